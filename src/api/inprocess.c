@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The in-process store: the same arithmetic as lua/token_bucket.lua (core/algorithms/token_bucket), one short lock away.
+ *
+ * Path of a token: weir_try_acquire finds too little credit -> weir__inprocess_take -> the global bucket gives the cost
+ * and up to a quarter of the budget as credit -> the next callers take that without coming here.
+ *
+ * Invariants: credit <= budget, since this is the only holder and the account is the credit word itself; so leases need
+ * no window and do not expire.  admitted = leased - credit + exact.
+ *
+ * Threads: `global`, `leased`, `exact` under the bucket's stripe; credit is also lowered by callers, at any time, which
+ * only makes the account too large for a moment: the safe side.
+ *
+ * A caller is never refused while credit and the global bucket together hold what it wants: before a refusal the credit
+ * is taken back and the global bucket asked again.
+ */
+
+#include "api/inprocess.h"
+
+#include "base/num.h"
+
+/* By choice: large enough to make the lock rare, small enough to leave the rest for larger costs. */
+#define LEASE_PARTS 4
+
+static uv_mutex_t *stripe_of(struct weir_bucket *bucket)
+{
+    size_t line = (size_t)(uintptr_t)bucket / WEIR__CACHE_LINE;
+    return &bucket->limit->weir->stripes[(line ^ line / WEIR__STRIPES) % WEIR__STRIPES];
+}
+
+/* Under the stripe. */
+static void ask_global(struct weir_bucket *bucket, struct weir__ask *ask, struct weir__grant *grant)
+{
+    const struct weir__rule *rule = &bucket->limit->core.rule;
+    int64_t credit = weir__load_relaxed(&bucket->core.credit);
+    ask->want = weir__min(ask->want, weir__max(rule->budget - credit, 0));
+    bucket->global.out_cur = credit;
+    bucket->global.out_prev = 0;
+    weir__token_bucket_ask(&bucket->global, rule, ask, weir__now_us(bucket->limit->weir), grant);
+    if (grant->lease > 0) {
+        bucket->leased += grant->lease;
+        (void)weir__add_relaxed(&bucket->core.credit, grant->lease);
+    }
+}
+
+static struct weir__ask empty_ask(void)
+{
+    return (struct weir__ask){
+        .least = 1,
+        .heard = WEIR__NO_WINDOW,
+        .settle = {{.window = WEIR__NO_WINDOW}, {.window = WEIR__NO_WINDOW}},
+    };
+}
+
+/* Under the stripe.  Puts the credit back into the global bucket; returns how much it was. */
+static int64_t take_back(struct weir_bucket *bucket)
+{
+    int64_t credit = weir__exchange_acq_rel(&bucket->core.credit, 0);
+    if (credit > 0) {
+        struct weir__grant grant;
+        struct weir__ask ask = empty_ask();
+        ask.refund = credit;
+        bucket->leased -= credit;
+        ask_global(bucket, &ask, &grant);
+    }
+    return credit;
+}
+
+bool weir__inprocess_take(struct weir_bucket *bucket, int64_t cost, struct weir__grant *grant)
+{
+    uv_mutex_t *stripe = stripe_of(bucket);
+    uv_mutex_lock(stripe);
+    struct weir__ask ask = empty_ask();
+    ask.exact = cost;
+    ask.want = bucket->limit->core.rule.budget / LEASE_PARTS;
+    ask_global(bucket, &ask, grant);
+    if (grant->exact == 0 && take_back(bucket) > 0) {
+        ask_global(bucket, &ask, grant);
+    }
+    bucket->exact += grant->exact;
+    uv_mutex_unlock(stripe);
+    return grant->exact > 0;
+}
+
+void weir__inprocess_peek(struct weir_bucket *bucket, struct weir__grant *grant)
+{
+    uv_mutex_t *stripe = stripe_of(bucket);
+    uv_mutex_lock(stripe);
+    struct weir__ask ask = empty_ask();
+    ask.peek = true;
+    ask_global(bucket, &ask, grant);
+    int64_t credit = weir__load_relaxed(&bucket->core.credit);
+    grant->remaining = weir__min(grant->remaining + credit, bucket->limit->core.rule.capacity);
+    uv_mutex_unlock(stripe);
+}
+
+void weir__inprocess_ask(void *arg, struct weir__bucket *core, const struct weir__rule *rule,
+                         const struct weir__ask *engine_ask, struct weir__grant *grant)
+{
+    (void)arg;
+    (void)rule; /* the limit's own, read under the stripe */
+    struct weir_bucket *bucket = weir__container(core, struct weir_bucket, core);
+    struct weir__ask ask = *engine_ask;
+    uv_mutex_t *stripe = stripe_of(bucket);
+    uv_mutex_lock(stripe);
+    ask_global(bucket, &ask, grant);
+    if (ask.exact > 0 && (grant->exact == 0 || grant->wait_us > 0) && take_back(bucket) > 0) {
+        if (grant->exact == 0) {
+            ask_global(bucket, &ask, grant);
+        }
+    }
+    bucket->exact += grant->exact;
+    uv_mutex_unlock(stripe);
+}
+
+bool weir__inprocess_refund(struct weir_bucket *bucket, int64_t tokens)
+{
+    uv_mutex_t *stripe = stripe_of(bucket);
+    uv_mutex_lock(stripe);
+    int64_t credit = weir__load_relaxed(&bucket->core.credit);
+    bool admitted = tokens <= bucket->leased - credit + bucket->exact;
+    if (admitted) {
+        struct weir__grant grant;
+        struct weir__ask ask = empty_ask();
+        ask.refund = tokens;
+        bucket->exact -= tokens;
+        ask_global(bucket, &ask, &grant);
+    }
+    uv_mutex_unlock(stripe);
+    return admitted;
+}
+
+bool weir__inprocess_full(struct weir_bucket *bucket)
+{
+    uv_mutex_t *stripe = stripe_of(bucket);
+    uv_mutex_lock(stripe);
+    struct weir__grant grant;
+    struct weir__ask ask = empty_ask();
+    ask.peek = true;
+    (void)take_back(bucket);
+    ask_global(bucket, &ask, &grant);
+    bool full = grant.remaining == bucket->limit->core.rule.capacity;
+    uv_mutex_unlock(stripe);
+    return full;
+}

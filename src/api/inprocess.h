@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEIR_API_INPROCESS_H
+#define WEIR_API_INPROCESS_H
+
+#include "api/objects.h"
+
+/* The store when no address is given: the global bucket is here, and callers lease from it themselves. */
+
+/* Takes `cost` > 0, <= capacity, from the global bucket, and a lease besides.  Returns whether it was there; *grant then, and
+ * else, is the answer. Thread: any.  Cost: a clock and a short lock. */
+bool weir__inprocess_take(struct weir_bucket *bucket, int64_t cost, struct weir__grant *grant);
+
+/* A look: takes nothing.  grant->remaining counts credit as well. */
+void weir__inprocess_peek(struct weir_bucket *bucket, struct weir__grant *grant);
+
+/* For the driver: an ask of the engine, for waiters. */
+void weir__inprocess_ask(void *arg, struct weir__bucket *bucket, const struct weir__rule *rule,
+                         const struct weir__ask *ask, struct weir__grant *grant);
+
+/* Returns false if more than was admitted. */
+bool weir__inprocess_refund(struct weir_bucket *bucket, int64_t tokens);
+
+/* Whether the bucket is full, so that forgetting it changes nothing. */
+bool weir__inprocess_full(struct weir_bucket *bucket);
+
+#endif

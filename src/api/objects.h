@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEIR_API_OBJECTS_H
+#define WEIR_API_OBJECTS_H
+
+#include <uv.h>
+
+#include "api/table.h"
+#include "api/tally.h"
+#include "core/algorithms/token_bucket.h"
+#include "core/bucket.h"
+#include "io/driver.h"
+#include "weir/weir.h"
+
+/* What stands behind the three opaque types. */
+
+#define WEIR__NAME_MAX 64
+#define WEIR__KEY_MAX 65536
+#define WEIR__STRIPES 64 /* locks of the in-process store; more than any machine here has cores */
+
+/* Orders: table's lock -> engine's lock (driver.lock) -> a stripe. */
+struct weir {
+    struct weir__driver driver;
+    struct weir__table *table;
+    uv_mutex_t limits_lock; /* the list of limits */
+    struct weir_limit *limits;
+    uv_mutex_t stripes[WEIR__STRIPES]; /* in-process buckets, by address */
+    struct weir__tallies tallies;
+
+    bool remote;
+    bool own_loop;
+    uv_loop_t loop;  /* own_loop */
+    bool joined;        /* somebody waits for the thread to end */
+    uv_thread_t thread; /* of the loop, own or borrowed: where callbacks come */
+    uint64_t ask_timeout_us;
+    uint64_t max_waiters;
+    char prefix[WEIR__NAME_MAX + 1];
+    weir_log_fn log;
+    void *log_arg;
+    weir_clock_fn clock_ns;
+    void *clock_arg;
+
+    uint32_t waiters; /* atomic: joined and not answered */
+    uint32_t closing; /* atomic */
+    uint64_t handles; /* atomic: orphaned buckets still owned, plus one while the weir is open */
+    void (*closed)(void *arg);
+    void *closed_arg;
+};
+
+struct weir_limit {
+    struct weir__limit core; /* changed under the engine's lock and all stripes */
+    struct weir *weir;
+    struct weir_limit *next;
+    int64_t capacity;  /* atomic: core.rule.capacity, for callers */
+    uint32_t outage;   /* atomic: core.outage, for callers */
+    char name[WEIR__NAME_MAX + 1];
+};
+
+struct weir_bucket {
+    struct weir__bucket core;
+    struct weir__entry entry;
+    struct weir_limit *limit;
+
+    /* in-process store; under the bucket's stripe */
+    struct weir__token_bucket global;
+    int64_t leased; /* tokens that became credit, net of those that went back */
+    int64_t exact;  /* tokens admitted without becoming credit, net of refunds */
+
+    unsigned char bytes[]; /* the store's key; the user's is its tail */
+};
+
+int64_t weir__now_us(const struct weir *weir);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * weir_acquire and weir_acquire_wait: take tokens now if they are there, else wait for them.
+ *
+ * Path of a token: credit, or the in-process store, answers at once; else a waiter is pushed to the loop (io/driver), lives
+ * in its bucket's line (core/queue), and comes back through weir__waiting_answered.
+ *
+ * Threads: the acquiring calls run anywhere; weir__waiting_answered on the loop's.  A waiter holds its bucket.
+ *
+ * Every pushed waiter is answered exactly once: by tokens, by a refusal, by its deadline, or by the closing.
+ */
+
+#include "api/waiting.h"
+
+#include "api/answer.h"
+#include "api/buckets.h"
+#include "api/inprocess.h"
+#include "base/mem.h"
+#include "base/num.h"
+
+#define TIMEOUT_MOST_US (UINT64_C(3600) * 1000000)
+
+/* One caller.  On the heap for weir_acquire, on the caller's stack for weir_acquire_wait. */
+struct waiting {
+    struct weir__waiter core;
+    struct weir_bucket *bucket;
+    weir_acquire_fn fn; /* NULL: somebody blocks on `done` */
+    void *arg;
+    uv_sem_t done;
+    struct weir_result result; /* for who blocks */
+};
+
+static void count_answer(struct weir *weir, const struct weir__waiter *core)
+{
+    if (core->verdict == WEIR__DENIED) {
+        weir__tally_add(&weir->tallies, WEIR__COUNT_DENIED, 1);
+    } else if (core->verdict == WEIR__UNAVAILABLE) {
+        weir__tally_add(&weir->tallies, WEIR__COUNT_UNAVAILABLE, 1);
+    }
+}
+
+void weir__waiting_answered(void *arg, struct weir__waiter *core)
+{
+    struct weir *weir = arg;
+    struct waiting *waiting = weir__container(core, struct waiting, core);
+    struct weir_result result;
+    (void)weir__answer(waiting->bucket, &result, (enum weir_verdict)core->verdict,
+                       (enum weir_reason)core->reason, core->retry_after_us);
+    count_answer(weir, core);
+    (void)weir__sub_acq_rel(&weir->waiters, 1);
+    if (waiting->fn == NULL) {
+        waiting->result = result;
+        uv_sem_post(&waiting->done); /* it is the blocked thread's again */
+        return;
+    }
+    weir_acquire_fn fn = waiting->fn;
+    void *fn_arg = waiting->arg;
+    struct weir_bucket *bucket = waiting->bucket;
+    weir__mem_free(waiting);
+    fn(fn_arg, &result);
+    weir_bucket_unref(bucket);
+}
+
+/* What can be said without waiting: a verdict or an error.  WEIR_PENDING: nothing. */
+static int at_once(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_us,
+                   struct weir_result *result)
+{
+    struct weir *weir = bucket->limit->weir;
+    uint32_t gate = weir__load_acquire(&bucket->core.gate);
+    bool queued = (gate & WEIR__GATE_QUEUED) != 0;
+    if ((gate & WEIR__GATE_CLOSED) != 0) {
+        return WEIR_ECLOSED;
+    }
+    if (cost > (uint64_t)weir__load_relaxed(&bucket->limit->capacity)) {
+        return weir_try_acquire(bucket, cost, result);
+    }
+    if (!weir->remote && !queued) {
+        struct weir__grant grant;
+        if (cost == 0) {
+            return weir_try_acquire(bucket, cost, result);
+        }
+        if (weir__inprocess_take(bucket, (int64_t)cost, &grant)) {
+            return weir__answer_exact(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, &grant);
+        }
+        if (grant.retry_after_us > (int64_t)timeout_us) {
+            weir__tally_add(&weir->tallies, WEIR__COUNT_DENIED, 1);
+            return weir__answer_exact(bucket, result, WEIR_DENIED, WEIR_OVER_LIMIT, &grant);
+        }
+        return WEIR_PENDING;
+    }
+    bool outage = weir__load_relaxed(&weir->driver.view) == WEIR__VIEW_OUTAGE;
+    uint32_t policy = weir__load_relaxed(&bucket->limit->outage);
+    if (weir->remote && outage && policy != WEIR_OUTAGE_LOCAL) {
+        return weir_try_acquire(bucket, cost, result);
+    }
+    return WEIR_PENDING;
+}
+
+static int join(struct weir_bucket *bucket, struct waiting *waiting, uint64_t cost,
+                uint64_t timeout_us, struct weir_result *result)
+{
+    struct weir *weir = bucket->limit->weir;
+    if (weir__add_acq_rel(&weir->waiters, 1) >= weir->max_waiters) {
+        (void)weir__sub_acq_rel(&weir->waiters, 1);
+        weir__tally_add(&weir->tallies, WEIR__COUNT_UNAVAILABLE, 1);
+        return weir__answer(bucket, result, WEIR_UNAVAILABLE, WEIR_BUSY, WEIR_UNKNOWN);
+    }
+    int64_t now_us = weir__now_us(weir);
+    waiting->bucket = bucket;
+    waiting->core.bucket = &bucket->core;
+    waiting->core.cost = (int64_t)cost;
+    waiting->core.until_us = now_us + (int64_t)timeout_us;
+    waiting->core.answer_us =
+        now_us + (int64_t)(timeout_us == 0 ? weir->ask_timeout_us : timeout_us);
+    if (!weir__driver_join(&weir->driver, &waiting->core)) {
+        (void)weir__sub_acq_rel(&weir->waiters, 1);
+        return WEIR_ECLOSED;
+    }
+    return WEIR_PENDING;
+}
+
+/* Takes from credit unless others wait in line before us. */
+static bool take_credit(struct weir_bucket *bucket, uint64_t cost)
+{
+    return (int64_t)cost > 0 &&
+           (weir__load_relaxed(&bucket->core.gate) & WEIR__GATE_QUEUED) == 0 &&
+           weir__bucket_take(&bucket->core, (int64_t)cost);
+}
+
+int weir_acquire(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_us, weir_acquire_fn fn,
+                 void *arg, struct weir_result *result)
+{
+    if (fn == NULL || timeout_us > TIMEOUT_MOST_US) {
+        return WEIR_EINVAL;
+    }
+    if (take_credit(bucket, cost)) {
+        return weir__answer(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, 0);
+    }
+    int code = at_once(bucket, cost, timeout_us, result);
+    if (code != WEIR_PENDING) {
+        return code;
+    }
+    struct waiting *waiting = weir__mem_zero(sizeof(*waiting));
+    if (waiting == NULL) {
+        return WEIR_ENOMEM;
+    }
+    waiting->fn = fn;
+    waiting->arg = arg;
+    code = join(weir_bucket_ref(bucket), waiting, cost, timeout_us, result);
+    if (code != WEIR_PENDING) {
+        weir__mem_free(waiting);
+        weir_bucket_unref(bucket);
+    }
+    return code;
+}
+
+int weir_acquire_wait(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_us,
+                      struct weir_result *result)
+{
+    struct weir *weir = bucket->limit->weir;
+    uv_thread_t self = uv_thread_self();
+    if (timeout_us > TIMEOUT_MOST_US) {
+        return WEIR_EINVAL;
+    }
+    if (uv_thread_equal(&self, &weir->thread)) {
+        return WEIR_ETHREAD;
+    }
+    if (take_credit(bucket, cost)) {
+        return weir__answer(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, 0);
+    }
+    int code = at_once(bucket, cost, timeout_us, result);
+    if (code != WEIR_PENDING) {
+        return code;
+    }
+    struct waiting waiting = {.fn = NULL};
+    if (uv_sem_init(&waiting.done, 0) != 0) {
+        return WEIR_ENOMEM;
+    }
+    code = join(bucket, &waiting, cost, timeout_us, result);
+    if (code == WEIR_PENDING) {
+        uv_sem_wait(&waiting.done);
+        code = (int)waiting.result.verdict;
+        if (result != NULL) {
+            *result = waiting.result;
+        }
+    }
+    uv_sem_destroy(&waiting.done);
+    return code;
+}
+
+int weir_acquire_key(struct weir_limit *limit, const void *key, size_t key_len, uint64_t cost,
+                     uint64_t timeout_us, weir_acquire_fn fn, void *arg, struct weir_result *result)
+{
+    struct weir_bucket *bucket;
+    int code = weir_bucket_get(limit, key, key_len, &bucket);
+    if (code != WEIR_OK) {
+        return code;
+    }
+    code = weir_acquire(bucket, cost, timeout_us, fn, arg, result);
+    weir_bucket_unref(bucket);
+    return code;
+}
+
+int weir_acquire_wait_key(struct weir_limit *limit, const void *key, size_t key_len, uint64_t cost,
+                          uint64_t timeout_us, struct weir_result *result)
+{
+    struct weir_bucket *bucket;
+    int code = weir_bucket_get(limit, key, key_len, &bucket);
+    if (code != WEIR_OK) {
+        return code;
+    }
+    code = weir_acquire_wait(bucket, cost, timeout_us, result);
+    weir_bucket_unref(bucket);
+    return code;
+}

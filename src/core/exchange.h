@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEIR_CORE_EXCHANGE_H
+#define WEIR_CORE_EXCHANGE_H
+
+#include "core/engine.h"
+
+/* One bucket's asks and grants.  For the engine's own files. */
+
+struct weir__plan {
+    struct weir__sizes sizes;
+    bool idle;       /* nobody took or wanted a token for a while */
+    bool any;        /* there is something to ask or to say now */
+    bool give_back;  /* all credit goes back */
+    int64_t want;    /* lease */
+    int64_t exact;   /* for the first `covers` waiters */
+    unsigned covers;
+    int64_t wait_us; /* the exact part may be reserved up to this far ahead */
+};
+
+/* What would be asked now, were an ask sent. */
+void weir__exchange_plan(const struct weir__engine *engine, const struct weir__bucket *bucket,
+                         struct weir__plan *plan, int64_t now_us);
+
+/* Looks at the credit: what callers took, whether some found too little, how much is wanted. */
+void weir__exchange_observe(struct weir__engine *engine, struct weir__bucket *bucket,
+                            int64_t now_us);
+
+/* The store may have come or gone: if so, every bucket is looked at anew.  (In core/engine.) */
+void weir__exchange_notice(struct weir__engine *engine, int64_t now_us);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef WEIR_TESTS_SERVER_H
+#define WEIR_TESTS_SERVER_H
+
+#include <sys/types.h>
+
+/* A real redis-server of this test's own, on a unix socket in a temporary folder, keeping nothing. */
+struct server {
+    pid_t pid;
+    int log; /* what it says; read until it is ready */
+    char folder[64];
+    char socket[96];
+};
+
+/* Returns 0 once it accepts connections; -1, with everything undone, when there is none to be had. */
+int server_start(struct server *server);
+void server_stop(struct server *server);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What must be true after every event.
+ *
+ *   - The promise, with its terms (sim/promise).
+ *   - The invariant of its proof, which is stronger, since it holds before anybody has spent anything:
+ *
+ *         LEVEL + UNSPENT + GIVEN BACK IN FLIGHT + RESERVED  <=  content of the promise
+ *
+ *   - Conservation, in each process: what was granted is spent, held, given back or expired; and what
+ *     the books say was spent is what callers got.
+ *   - Bounds: asks in flight, waiters, and each waiter answered once and in time.
+ */
+#include "sim/inside.h"
+
+#include "base/num.h"
+
+/* ---- The invariant -------------------------------------------------------------------------------- */
+
+/* Units in the store, as if time flowed: at least what the next ask will find. */
+static int64_t level_units(const struct sim *sim, unsigned index)
+{
+    const struct promise *promise = &sim->promises[index];
+    const struct weir__token_bucket *key = &sim->store.keys[index].bucket;
+    int64_t now_us = store_now_us(&sim->store, sim->now_us);
+    if (!key->exists || now_us >= key->expires_us) {
+        return promise->capacity * promise->per_token;
+    }
+    int64_t unit = promise->per_token / key->rule.units_per_token;
+    int64_t gap_us = weir__max(now_us, weir__max(key->stamp_us, key->seen_us)) - key->stamp_us;
+    int64_t level = key->level * unit + promise_units(promise, &key->rule, gap_us);
+    return weir__min(level, key->rule.capacity * promise->per_token);
+}
+
+/* Tokens of one process that can still be spent and are not stranded. */
+static int64_t unspent(const struct sim *sim, const struct sim_process *process, unsigned key)
+{
+    const struct weir__leases *leases = &process->buckets[key].leases;
+    int64_t taken = leases->expected - *leases->credit;
+    int64_t clock_us = sim_clock(sim, process);
+    int64_t sum = 0;
+    for (unsigned i = 0; i < leases->count; i++) {
+        const struct weir__lease *lease = &leases->at[i];
+        int64_t gone = weir__min(taken, lease->left);
+        taken -= gone;
+        sum += clock_us < lease->over_us ? lease->left - gone : 0;
+    }
+    return sum;
+}
+
+static bool is_live(const struct weir__token_bucket *key, int64_t window)
+{
+    return key->has_account && window >= 0 && (window == key->cur || window == key->prev);
+}
+
+/* What messages carry: leases that will be credit, and credit that will be level. */
+static int64_t on_the_way(const struct sim *sim, unsigned index)
+{
+    const struct weir__token_bucket *key = &sim->store.keys[index].bucket;
+    int64_t sum = 0;
+    for (unsigned i = 0; i < sim->message_count; i++) {
+        const struct sim_message *message = &sim->messages[i];
+        const struct sim_process *process = &sim->processes[message->process];
+        if (message->key != index) {
+            continue;
+        }
+        if (!message->reply) {
+            for (unsigned row = 0; row < WEIR__SETTLE_ROWS; row++) {
+                const struct weir__settle *settle = &message->ask.settle[row];
+                sum += is_live(key, settle->window) ? settle->back : 0;
+            }
+        } else if (message->failure == 0 && message->life == process->life &&
+                   message->link == process->link &&
+                   message->serial == process->flights[index].serial &&
+                   sim_clock(sim, process) < message->sent_us + message->grant.life_us) {
+            sum += message->grant.lease;
+        }
+    }
+    return sum;
+}
+
+static void audit_promise(struct sim *sim, unsigned index)
+{
+    struct promise *promise = &sim->promises[index];
+    promise_advance(promise, sim__smooth(sim));
+    if (promise->worst < 0) {
+        sim_fail(sim, "key %u: %lld tokens above the promise", index,
+                 (long long)promise_excess(promise));
+    }
+    int64_t tokens = promise_reserved(promise) + on_the_way(sim, index);
+    for (unsigned i = 0; i < sim->count; i++) {
+        tokens += unspent(sim, &sim->processes[i], index);
+    }
+    int64_t sum = level_units(sim, index) + tokens * promise->per_token;
+    if (sum > promise->content) {
+        sim_fail(sim, "key %u: level and what is out are %lld units (a token is %lld) above the"
+                      " promise",
+                 index, (long long)(sum - promise->content), (long long)promise->per_token);
+    }
+}
+
+/* ---- The books of a process ----------------------------------------------------------------------- */
+
+static void audit_conservation(struct sim *sim, const struct sim_process *process)
+{
+    const struct weir__ledger *sum = &process->engine.ledger;
+    int64_t held = 0, taken = 0, spent = 0, leased = 0, got = 0, stranded = 0, stalled = 0;
+    for (unsigned key = 0; key < sim->config.keys; key++) {
+        const struct weir__leases *leases = &process->buckets[key].leases;
+        const struct sim_books *books = &process->books[key];
+        int64_t left = 0;
+        for (unsigned i = 0; i < leases->count; i++) {
+            left += leases->at[i].left;
+        }
+        if (left != leases->expected || *leases->credit < 0 || *leases->credit > left) {
+            sim_fail(sim, "process %u, key %u: credit %lld, expected %lld, left %lld",
+                     sim__index(sim, process), key, (long long)*leases->credit,
+                     (long long)leases->expected, (long long)left);
+        }
+        held += left;
+        taken += left - *leases->credit;
+        spent += books->again;
+        leased += books->leased + books->local;
+        got += books->tries + books->answered;
+        stranded += books->stranded;
+        stalled += books->stalled;
+    }
+    if (sum->granted != sum->spent + held + sum->given_back + sum->expired ||
+        sum->granted != leased) {
+        sim_fail(sim, "process %u: heard of %lld, granted %lld = spent %lld + held %lld + back %lld"
+                      " + expired %lld",
+                 sim__index(sim, process), (long long)leased, (long long)sum->granted,
+                 (long long)sum->spent, (long long)held, (long long)sum->given_back,
+                 (long long)sum->expired);
+    }
+    spent += sum->spent + taken + (int64_t)process->engine.counts.exact_spent;
+    if (spent != got) {
+        sim_fail(sim, "process %u: callers got %lld, the books say %lld", sim__index(sim, process),
+                 (long long)got, (long long)spent);
+    }
+    if (taken == 0 && (sum->stranded < stranded || sum->stranded > stranded + stalled)) {
+        sim_fail(sim, "process %u: %lld stranded, the books say %lld", sim__index(sim, process),
+                 (long long)stranded, (long long)sum->stranded);
+    }
+}
+
+static void audit_bounds(struct sim *sim, const struct sim_process *process)
+{
+    const struct weir__engine *engine = &process->engine;
+    unsigned flights = 0, watched = 0, waiting = 0;
+    for (unsigned key = 0; key < sim->config.keys; key++) {
+        flights += process->flights[key].serial != 0;
+        watched += weir__heap_has(&engine->due, &process->buckets[key].due);
+        waiting += process->buckets[key].waiting;
+    }
+    if (engine->asks != flights || flights > sim->config.max_asks) {
+        sim_fail(sim, "process %u: %u asks on their way, the engine says %u",
+                 sim__index(sim, process), flights, engine->asks);
+    }
+    if (engine->waiters != process->waiters || waiting != process->waiters ||
+        process->waiters > sim->config.max_waiters) {
+        sim_fail(sim, "process %u: %u waiters, the engine says %u", sim__index(sim, process),
+                 process->waiters, engine->waiters);
+    }
+    if (engine->counts.watched != watched) {
+        sim_fail(sim, "process %u: %u buckets in the heap, the engine says %u",
+                 sim__index(sim, process), watched, (unsigned)engine->counts.watched);
+    }
+}
+
+/* The local policy: no more than its share of the rate since the outage began. */
+static void audit_local(struct sim *sim, const struct sim_process *process)
+{
+    if (!process->was_down || sim->config.share_ppm == 0) {
+        return;
+    }
+    int64_t down_us = sim_clock(sim, process) - process->down_from_us;
+    for (unsigned key = 0; key < sim->config.keys; key++) {
+        const struct sim_books *books = &process->books[key];
+        const struct weir__rule *rule = &process->limits[key].rule;
+        double share = (double)sim->config.share_ppm / WEIR__PPM;
+        double most = weir__rule_per_s(rule) * share * (double)down_us / 1e6 + 1;
+        if ((double)(books->local - books->local_from) > most) {
+            sim_fail(sim, "process %u admits %lld by itself in an outage of %lld us",
+                     sim__index(sim, process), (long long)(books->local - books->local_from),
+                     (long long)down_us);
+        }
+    }
+}
+
+void sim__audit_answer(struct sim *sim, const struct sim_waiter *w)
+{
+    const struct weir__waiter *waiter = &w->waiter;
+    const struct sim_process *process = &sim->processes[w->process];
+    int64_t clock_us = sim_clock(sim, process);
+    int64_t due_us = weir__max(waiter->answer_us, process->resumed_us);
+    if (!w->open) {
+        sim_fail(sim, "process %u answers a waiter twice", w->process);
+    }
+    if (clock_us > due_us + sim->config.lag_us * 2 + 2) {
+        sim_fail(sim, "process %u answers a waiter %lld us late", w->process,
+                 (long long)(clock_us - due_us));
+    }
+    if (waiter->verdict == WEIR__ALLOWED && waiter->reserved &&
+        sim__smooth(sim) < w->reserved_us) {
+        sim_fail(sim, "process %u: a reserved waiter leaves %lld us before its tokens are due",
+                 w->process, (long long)(w->reserved_us - sim__smooth(sim)));
+    }
+    if (waiter->verdict == WEIR__DENIED && waiter->retry_after_us < 0 &&
+        waiter->retry_after_us != WEIR__TIME_UNKNOWN && waiter->retry_after_us != WEIR__TIME_NEVER) {
+        sim_fail(sim, "process %u: retry after %lld", w->process,
+                 (long long)waiter->retry_after_us);
+    }
+}
+
+/* Who waits too long; seldom, since it looks at every waiter. */
+static void audit_waiters(struct sim *sim)
+{
+    for (unsigned i = 0; i < sim->waiters_used; i++) {
+        const struct sim_waiter *w = &sim->waiters[i];
+        const struct sim_process *process = &sim->processes[w->process];
+        if (!w->open || sim__process_stalled(sim, process)) {
+            continue;
+        }
+        int64_t due_us = weir__max(w->waiter.answer_us, process->resumed_us);
+        if (sim_clock(sim, process) > due_us + sim->config.lag_us * 2 + 2) {
+            sim_fail(sim, "process %u has not answered a waiter, %lld us after its time", w->process,
+                     (long long)(sim_clock(sim, process) - due_us));
+        }
+    }
+}
+
+void sim__audit(struct sim *sim)
+{
+    if (!sim->config.audits || sim->failure[0] != 0) {
+        return;
+    }
+    if (sim->store.difference[0] != 0) {
+        sim_fail(sim, "Lua and C differ: %s", sim->store.difference);
+    }
+    for (unsigned key = 0; key < sim->config.keys; key++) {
+        audit_promise(sim, key);
+    }
+    for (unsigned i = 0; i < sim->count; i++) {
+        audit_conservation(sim, &sim->processes[i]);
+        audit_bounds(sim, &sim->processes[i]);
+        audit_local(sim, &sim->processes[i]);
+    }
+    if (++sim->events % 64 == 0) {
+        audit_waiters(sim);
+    }
+}
