@@ -23,7 +23,7 @@
 
 static int count(struct weir_bucket *bucket, enum weir__count kind, uint64_t n, int verdict)
 {
-    weir__tally_add(&bucket->limit->weir->tallies, kind, n);
+    weir__tally_add(bucket->tallies, kind, n);
     return verdict;
 }
 
@@ -87,7 +87,8 @@ static int try_remote(struct weir_bucket *bucket, int64_t cost, struct weir_resu
     return count(bucket, WEIR__COUNT_COLD, 1, verdict);
 }
 
-static int slow(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
+/* Out of line, so that the two short ways through weir_try_acquire save no registers. */
+static __attribute__((noinline)) int slow(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
 {
     if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) != 0) {
         return WEIR_ECLOSED;
@@ -99,15 +100,23 @@ static int slow(struct weir_bucket *bucket, uint64_t cost, struct weir_result *r
                                        : try_inprocess(bucket, (int64_t)cost, result);
 }
 
+static __attribute__((noinline)) int tell_allowed(struct weir_bucket *bucket,
+                                                  struct weir_result *result)
+{
+    return weir__answer(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, 0);
+}
+
 int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
 {
     if ((int64_t)cost > 0 && weir__bucket_take(&bucket->core, (int64_t)cost)) {
-        return weir__answer(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, 0);
+        return result == NULL ? WEIR_ALLOWED : tell_allowed(bucket, result);
     }
     /* Relaxed: what the gate says is acted on alone. */
     uint32_t gate = weir__load_relaxed(&bucket->core.gate);
-    if ((gate & GATE_TELLS) == CROWD && result == NULL && cost != 0) {
-        return count(bucket, WEIR__COUNT_DENIED, 1, WEIR_DENIED);
+    int place = weir__tally_place;
+    if ((gate & GATE_TELLS) == CROWD && result == NULL && cost != 0 && place > 0) {
+        weir__tally_own(&bucket->tallies->at[place], WEIR__COUNT_DENIED, 1);
+        return WEIR_DENIED;
     }
     return slow(bucket, cost, result);
 }

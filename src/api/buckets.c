@@ -59,6 +59,14 @@ static void shut(void *arg, struct weir__entry *entry)
 
 void weir__buckets_shut(struct weir *weir) { weir__table_visit(weir->table, shut, NULL); }
 
+static void drain(void *arg, struct weir__entry *entry)
+{
+    (void)arg;
+    (void)weir__exchange_acq_rel(&of_entry(entry)->core.credit, 0);
+}
+
+void weir__buckets_drain(struct weir *weir) { weir__table_visit(weir->table, drain, NULL); }
+
 static struct weir_bucket *make(struct weir_limit *limit, const void *key, size_t key_len)
 {
     struct weir *weir = limit->weir;
@@ -80,6 +88,7 @@ static struct weir_bucket *make(struct weir_limit *limit, const void *key, size_
         memcpy(at, key, key_len);
     }
     bucket->limit = limit;
+    bucket->tallies = &weir->tallies;
     bucket->entry.space = limit;
     bucket->entry.key = at;
     bucket->entry.key_len = (uint32_t)key_len;

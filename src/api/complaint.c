@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What went wrong, in words. */
+/*
+ * What went wrong, in words.
+ *
+ * Each refusal of the library writes one sentence with the field and the value into the caller's struct weir_error.
+ */
 
 #include "api/complaint.h"
 

@@ -59,6 +59,7 @@ struct weir_bucket {
     struct weir__bucket core;
     struct weir__entry entry;
     struct weir_limit *limit;
+    struct weir__tallies *tallies; /* the weir's */
 
     /* in-process store; under the bucket's stripe */
     struct weir__token_bucket global;

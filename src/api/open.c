@@ -142,6 +142,7 @@ static void finish(struct weir *weir)
 static void on_driver_closed(void *arg)
 {
     struct weir *weir = arg;
+    weir__buckets_drain(weir);
     /* An orphan may be given up before it is counted: until then there are more handles than that. */
     (void)weir__add_acq_rel(&weir->handles, UNCOUNTED);
     uint64_t orphans = weir__table_free(weir->table);

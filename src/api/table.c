@@ -6,15 +6,15 @@
  * put.
  *
  * One key, one entry.  Writers hold the table's lock, and an entry in the set is never retired when
- * the lock is given up: it is retired and taken out, or restored, in one go.  So who looks under the
- * lock sees the truth, and put looks there before it adds.  A reader without the lock may miss an
- * entry that is just being added or restored; it then calls put, which finds it.
+ * the lock is given up: it is retired and taken out, or restored, in one go.  So who looks under
+ * the lock sees the truth, and put looks there before it adds.  A reader without the lock may miss
+ * an entry that is just being added or restored; it then calls put, which finds it.
  *
  * Who may free.  An entry leaves only after its `refs` went from 0 to RETIRED in one step: no owner
  * was there, and from then on nobody becomes one.  A reader may still compare its key, so that its
- * memory, and a map that was outgrown, are given back when every thread that was inside a lookup has
- * left it (ck_epoch).  A lookup reads nothing of an entry but hash, space, key and key_len, also of
- * entries of other keys on its way, and those do not change while they can be reached.
+ * memory, and a map that was outgrown, are given back when every thread that was inside a lookup
+ * has left it (ck_epoch).  A lookup reads nothing of an entry but hash, space, key and key_len,
+ * also of entries of other keys on its way, and those do not change while they can be reached.
  *
  *     held               count <= most
  *     evicted, unfreed   pending <= PENDING_MOST

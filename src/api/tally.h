@@ -36,16 +36,20 @@ extern _Thread_local int weir__tally_place;
 /* Claims a place for this thread; returns it. */
 int weir__tally_claim(void);
 
+/* For the owner of the place.  Relaxed, and no read-modify-write: it alone writes the word. */
+static inline void weir__tally_own(struct weir__tally *tally, enum weir__count count, uint64_t n)
+{
+    weir__store_relaxed(&tally->of[count], weir__load_relaxed(&tally->of[count]) + n);
+}
+
 /* Thread: any. */
 static inline void weir__tally_add(struct weir__tallies *tallies, enum weir__count count, uint64_t n)
 {
     int place = weir__tally_place < 0 ? weir__tally_claim() : weir__tally_place;
-    uint64_t *word = &tallies->at[place].of[count];
     if (place > 0) {
-        /* Relaxed, and no read-modify-write: this thread alone writes the word. */
-        weir__store_relaxed(word, weir__load_relaxed(word) + n);
+        weir__tally_own(&tallies->at[place], count, n);
     } else {
-        (void)weir__add_relaxed(word, n);
+        (void)weir__add_relaxed(&tallies->at[place].of[count], n);
     }
 }
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Names and sentences for the numbers of the public header, from its own lists. */
+/*
+ * Names and sentences for the numbers of the public header.
+ *
+ * They come from the header's own lists, so a new number has its words, or does not compile.
+ */
 
 #include "weir/weir.h"
 
