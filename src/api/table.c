@@ -190,9 +190,7 @@ static void let_readers_run(ck_epoch_t *epoch, ck_epoch_record_t *record, void *
 
 /* ---- What ck_hs asks for --------------------------------------------------------------------- */
 
-static void *map_alloc(size_t size) { return weir__mem_alloc(size); }
-
-/* `defer`: readers may be in it.  A map is replaced only to double it, so waiting is rare. */
+/* `defer`: readers may be in it.  A map is replaced only to double it, so waits are rare. */
 static void map_free(void *map, size_t size, bool defer)
 {
     (void)size;
@@ -202,7 +200,7 @@ static void map_free(void *map, size_t size, bool defer)
     weir__mem_free(map);
 }
 
-static struct ck_malloc map_memory = {.malloc = map_alloc, .free = map_free};
+static struct ck_malloc map_memory = {.malloc = weir__mem_alloc, .free = map_free};
 
 static unsigned long entry_hash(const void *entry, unsigned long seed)
 {
@@ -265,7 +263,6 @@ void weir__table_ref(struct weir__entry *entry)
     /* Relaxed: the caller is an owner, so nothing can end meanwhile. */
     uint32_t refs = weir__add_relaxed(&entry->refs, 1);
     WEIR__ASSERT((refs & OWNERS) > 0 && (refs & OWNERS) < OWNERS);
-    (void)refs;
 }
 
 bool weir__table_unref(struct weir__entry *entry)
@@ -323,7 +320,6 @@ static void take_out(struct weir__table *table, struct weir__entry *entry)
 {
     void *removed = ck_hs_remove(&table->set, entry_hash(entry, 0), entry);
     WEIR__ASSERT(removed == entry);
-    (void)removed;
     weir__list_remove(order_of(entry));
     table->count--;
     /* The removal must be seen before the epoch is read: else a reader of the next epoch could find
@@ -359,7 +355,6 @@ static struct weir__entry *find_locked(struct weir__table *table, const struct w
     if (entry != NULL) {
         bool owned = become_owner(entry);
         WEIR__ASSERT(owned);
-        (void)owned;
     }
     return entry;
 }

@@ -7,8 +7,8 @@
 
 /*
  * SipHash-1-3: 64 bits of any bytes under a secret seed.  Who does not know the seed cannot make
- * keys that collide, and so cannot turn a hash table into a list.  One round a word and three at the
- * end, as the tables of Python, Ruby and Rust have it.
+ * keys that collide, and so cannot turn a hash table into a list.  One round a word and three at
+ * the end, as the tables of Python, Ruby and Rust have it.
  * Source: Aumasson, Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012.
  */
 struct weir__hash_state {
