@@ -14,9 +14,9 @@
 --   r  the rule in force, the very bytes of the ARGV[1] that brought it
 --   a  the account of open leases, packed; absent or empty while budget and leases are 0
 --
--- Every number is an integer below 2^53, which a double holds exactly.  The floor and the ceiling of
--- a quotient x / a of two such numbers are exact too: a quotient that is no integer is at least 1/a
--- away from one, which is more than rounding can move it.  Three inequalities keep it so:
+-- Every number is an integer below 2^53, which a double holds exactly.  The floor and the ceiling
+-- of a quotient x / a of two such numbers are exact too: a quotient that is no integer is at least
+-- 1/a away from one, which is more than rounding can move it.  Three inequalities keep it so:
 --
 --   capacity * b + a < 2^53     level <= full     full - level < 2^53
 --

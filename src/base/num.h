@@ -9,6 +9,8 @@
 /* The largest integer that a double, and so a Lua number, holds together with all smaller ones. */
 #define WEIR__INT53_MAX ((INT64_C(1) << 53) - 1)
 
+__extension__ typedef unsigned __int128 weir__u128;
+
 static inline int64_t weir__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t weir__max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t weir__clamp(int64_t x, int64_t low, int64_t high)
@@ -22,7 +24,7 @@ static inline int64_t weir__div_up(int64_t a, int64_t b) { return a / b + (a % b
 /* a * b / c rounded down, through 128 bits; all >= 0, c > 0; saturates at INT64_MAX. */
 static inline int64_t weir__mul_div(int64_t a, int64_t b, int64_t c)
 {
-    unsigned __int128 q = (unsigned __int128)(uint64_t)a * (uint64_t)b / (uint64_t)c;
+    weir__u128 q = (weir__u128)(uint64_t)a * (uint64_t)b / (uint64_t)c;
     return q > INT64_MAX ? INT64_MAX : (int64_t)q;
 }
 
@@ -58,7 +60,7 @@ static inline uint64_t weir__random(uint64_t *seed)
 /* x * U(0.5, 1.5): the jitter of protocol.md L6.  x >= 0 and below 2^52. */
 static inline int64_t weir__jitter(int64_t x, uint64_t *seed)
 {
-    return x / 2 + (int64_t)((unsigned __int128)weir__random(seed) * (uint64_t)(x + 1) >> 64);
+    return x / 2 + (int64_t)((weir__u128)weir__random(seed) * (uint64_t)(x + 1) >> 64);
 }
 
 #endif

@@ -136,7 +136,7 @@ if __name__ == '__main__':
         data_loss(FINAL, False).promise.excess(), data_loss(FINAL, True).promise.excess(),
         data_loss(replace(FINAL, fresh_ids=False, fence_link=False), True).promise.excess()))
     print('clock forward +%d (term: max(min(rD,C),E) = 10)' % forward(FINAL).promise.excess())
-    # P9 by the letter: a new limit's two versions side by side
+    # two versions of a limit side by side
     for v in (False, True):
         r = replace(FINAL, versioned=v); old = Limit(100000, 10 ** 6, 100, 10, 1000); new = replace(old, a=1000, capacity=100, version=2)
         s = Stage(r, old); a, b = s.client(), s.client(); s.ask(a, 0); s.ask(b, 0, new); got = 0

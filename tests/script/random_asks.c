@@ -81,8 +81,8 @@ static void draw_rule(struct random_asks *random)
     rule->initial = PICK(random, c, c, 0, below(random, c + 1));
 }
 
-/* Another rule that is the old one but for one number: the cases between two rules that are close, and
- * conversions of units that come out even, or miss it by one. */
+/* Another rule that is the old one but for one number: the cases between two rules that are close,
+ * and conversions of units that come out even, or miss it by one. */
 static void change_rule(struct random_asks *random)
 {
     struct weir__rule *rule = &random->rule;

@@ -4,7 +4,8 @@
 
 #include <sys/types.h>
 
-/* A real redis-server of this test's own, on a unix socket in a temporary folder, keeping nothing. */
+/* A real redis-server of this test's own, on a unix socket in a temporary folder.  It keeps
+ * nothing. */
 struct server {
     pid_t pid;
     int log; /* what it says; read until it is ready */
@@ -12,7 +13,7 @@ struct server {
     char socket[96];
 };
 
-/* Returns 0 once it accepts connections; -1, with everything undone, when there is none to be had. */
+/* Returns 0 once it accepts connections; -1, with everything undone, when there is none. */
 int server_start(struct server *server);
 void server_stop(struct server *server);
 

@@ -26,8 +26,8 @@ struct weir__token_bucket {
     int64_t expires_us; /* the key vanishes then (R4) */
 };
 
-/* Runs one ask at store time `now_us`.  *bucket with exists == false is a key that is not there; one
- * whose expiry has come is made so, and nothing else of it is changed by a look. */
+/* Runs one ask at store time `now_us`.  *bucket with exists == false is a key that is not there;
+ * one whose expiry has come is made so, and nothing else of it is changed by a look. */
 void weir__token_bucket_ask(struct weir__token_bucket *bucket, const struct weir__rule *rule,
                             const struct weir__ask *ask, int64_t now_us, struct weir__grant *grant);
 
