@@ -145,7 +145,8 @@ WEIR_API int weir_open(struct weir **out, const struct weir_options *options,
  * frees everything, then calls `closed(arg)` once, on the loop's thread, or from nowhere if NULL.
  * Handles of buckets may still be unref'ed afterwards, and acquires through them answer WEIR_ECLOSED.
  * Calls that take the weir, a limit or a key must be over by then; those that take a bucket may go on.
- * Takes at most ask_timeout_ms.  With a borrowed loop, keep running the loop until `closed`; after it,
+ * Takes at most ask_timeout_ms, and longer only while the system's resolver works on the store's name.
+ * With a borrowed loop, keep running the loop until `closed`; after it,
  * nothing of the weir is left on it.
  * Thread: any; with a borrowed loop, the loop's.  Owns: takes the weir; do not use it again.
  * Returns WEIR_OK, or WEIR_ECLOSED when it is closing already. */

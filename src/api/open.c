@@ -61,9 +61,7 @@ static int64_t driver_now_us(void *arg) { return weir__now_us(arg); }
 
 void weir_options_init(struct weir_options *options, size_t size)
 {
-    memset(options, 0, size);
-    *options = (struct weir_options){
-        .size = size,
+    struct weir_options ours = {
         .key_prefix = "weir",
         .ask_timeout_ms = 100,
         .connect_timeout_ms = 1000,
@@ -71,6 +69,7 @@ void weir_options_init(struct weir_options *options, size_t size)
         .max_waiters = 65536,
         .max_asks = 1024,
     };
+    weir__options_init(options, size, &ours, sizeof(ours));
 }
 
 static int check(const char *field, uint64_t value, uint64_t most, struct weir_error *error)
@@ -101,6 +100,10 @@ static int check_options(const struct weir_options *o, struct weir__endpoint *en
     }
     return code == WEIR_OK && o->url != NULL ? weir__url_read(endpoint, o->url, error) : code;
 }
+
+_Static_assert((int)WEIR__LOG_WARN == (int)WEIR_LOG_WARN &&
+                   (int)WEIR__LOG_INFO == (int)WEIR_LOG_INFO,
+               "io numbers its levels as the header does");
 
 static void on_log(void *arg, int level, const char *text)
 {
@@ -315,7 +318,9 @@ int weir_open(struct weir **out, const struct weir_options *options, struct weir
         goto forget;
     }
     if (weir->remote && weir->driver.conn == NULL) {
-        (void)weir_close(weir, NULL, NULL);
+        if (weir_close_wait(weir) == WEIR_ETHREAD) {
+            (void)weir_close(weir, NULL, NULL); /* the host's loop has to run */
+        }
         code = weir__complain(error, WEIR_ENOMEM, "no memory for a connection");
         goto forget;
     }

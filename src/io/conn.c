@@ -25,9 +25,9 @@
  *   - NOSCRIPT: the script is loaded once, whatever the number of calls that met it, and each call
  *     is sent again behind the load, at most WEIR__REPLAYS_MAX times.  The store runs commands of
  *     one connection in order, so nobody has to wait for the load's reply.
- *   - READONLY: a master has become a replica.  Nothing more is sent; the replies that are owed come
- *     first, since they most likely say the same, and NOT_EXECUTED is worth more than unknown.  Then the
- *     link is closed, and the name resolved again.
+ *   - READONLY: a master has become a replica.  Nothing more is sent; the replies that are owed
+ *     come first, since they most likely say the same, and NOT_EXECUTED is worth more than
+ *     unknown.  Then the link is closed, and the name resolved again.
  *   - A reply that no script of ours sends: the link is closed at once, and later replies are not
  *     believed.
  *   - A log-in that fails (AUTH, LOADING, a wrong SHA-1) is a failed attempt like any other: it is
@@ -47,7 +47,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <uv.h>
-#include <weir/weir.h>
 
 #include "base/check.h"
 #include "base/mem.h"
@@ -220,7 +219,7 @@ static void wait_again(struct weir__conn *conn)
     start_timer(conn, &conn->attempt, on_attempt, wait_ns);
     if (!conn->told_down) {
         conn->told_down = true;
-        say(conn, WEIR_LOG_WARN, "the store is down: %s", conn->why);
+        say(conn, WEIR__LOG_WARN, "the store is down: %s", conn->why);
     }
     conn->config.down(conn->config.arg, conn->why);
 }
@@ -340,7 +339,7 @@ static void go_up(struct weir__conn *conn)
     conn->stats.connects++;
     conn->told_down = false;
     uv_timer_stop(&conn->attempt);
-    say(conn, WEIR_LOG_INFO, "the store is up: %s", conn->peer);
+    say(conn, WEIR__LOG_INFO, "the store is up: %s", conn->peer);
     conn->config.up(conn->config.arg);
 }
 

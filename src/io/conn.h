@@ -63,6 +63,9 @@ struct weir__call {
     unsigned replays;
 };
 
+/* Levels of the log, numbered as in weir/weir.h. */
+enum weir__log_level { WEIR__LOG_WARN = 2, WEIR__LOG_INFO = 3 };
+
 struct weir__conn_config {
     struct weir__endpoint endpoint; /* copied */
     uint64_t connect_timeout_ms;    /* from the start of resolving until scripts are loaded */

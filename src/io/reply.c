@@ -21,6 +21,7 @@
  */
 #include "io/reply.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include <hiredis/hiredis.h>
@@ -37,7 +38,7 @@ static const struct {
     {"OOM", WEIR__REPLY_KEEP},
 };
 
-bool weir__reply_first_word_is(const char *error, size_t len, const char *word)
+static bool first_word_is(const char *error, size_t len, const char *word)
 {
     size_t word_len = strlen(word);
     return len >= word_len && memcmp(error, word, word_len) == 0 &&
@@ -59,7 +60,7 @@ static enum weir__reply_next read_error(struct weir__outcome *outcome, const cha
                                         size_t len)
 {
     for (size_t i = 0; i < sizeof(not_executed) / sizeof(not_executed[0]); i++) {
-        if (weir__reply_first_word_is(error, len, not_executed[i].word)) {
+        if (first_word_is(error, len, not_executed[i].word)) {
             outcome->fate = WEIR__NOT_EXECUTED;
             return not_executed[i].next;
         }

@@ -2,7 +2,6 @@
 #ifndef WEIR_IO_REPLY_H
 #define WEIR_IO_REPLY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "io/conn.h"
@@ -26,9 +25,6 @@ enum weir__reply_next {
 enum weir__reply_next weir__reply_read(struct weir__outcome *outcome,
                                        char text[WEIR__REPLY_TEXT_MAX],
                                        const struct redisReply *reply);
-
-/* True when the first word of an error is `word`, whole. */
-bool weir__reply_first_word_is(const char *error, size_t len, const char *word);
 
 /* Copies `len` bytes as a printable line: what is not ASCII text becomes '?', what is too long is
  * cut. */

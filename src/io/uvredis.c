@@ -15,10 +15,9 @@
  * What hiredis (0.14.1 to 1.2) does to a host that is not careful, and what is done here:
  *   - A refused connection.  libuv reports it as an error status and stops the handle; hiredis
  *     must still be called once, to find the error in the socket and to unwind.  on_poll does so.
- *   - Freeing a context inside its connect callback reads freed memory.  So nothing is freed and
- *     no event goes out while hiredis is on the stack: `entered` is set, close only leaves the
- *     mark `doomed`, and leave() acts on it.  Inside a *reply* callback redisAsyncFree is sound:
- *     it sets a mark of its own.
+ *   - Freeing a context inside its connect callback reads freed memory.  So that callback tells
+ *     nobody: it leaves the mark `fresh`, and leave() says `connected` when hiredis is off the
+ *     stack.  Inside a *reply* callback redisAsyncFree is sound: it only sets a mark of its own.
  *   - A reply that nobody asked for aborts the process by assertion.  Bytes are looked at before
  *     hiredis reads them while no command waits, and on_reply looks for bytes left over when it is
  *     the last one; either ends the link.  The reply before the surplus is not believed either:
@@ -76,9 +75,8 @@ struct weir__uvredis {
 
     bool connected;
     bool fresh;    /* connected, and not told yet */
-    bool entered;  /* hiredis may be on the stack */
     bool flushing; /* inside on_flush */
-    bool doomed;   /* to be closed when hiredis is off the stack */
+    bool doomed;   /* nothing more is told or sent; to be freed, if it is not yet */
 
     uint64_t queued;  /* bytes of all commands so far */
     uint64_t written; /* of those, what the system took; set on cleanup */
@@ -206,7 +204,6 @@ static void handle_read(struct weir__uvredis *link)
 /* hiredis is off the stack: what had to wait for that is done now. */
 static void leave(struct weir__uvredis *link)
 {
-    link->entered = false;
     if (link->context == NULL) {
         return;
     }
@@ -221,7 +218,6 @@ static void leave(struct weir__uvredis *link)
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct weir__uvredis *link = poll->data;
-    link->entered = true;
     if (status < 0) {
         link->interest = 0; /* libuv has stopped the handle */
     }
@@ -247,7 +243,6 @@ static void on_flush(uv_idle_t *flush)
 {
     struct weir__uvredis *link = flush->data;
     uv_idle_stop(flush);
-    link->entered = true;
     link->flushing = true;
     handle_write(link);
     link->flushing = false;
@@ -418,7 +413,5 @@ void weir__uvredis_close(struct weir__uvredis *link, const char *why)
         return;
     }
     doom(link, why);
-    if (!link->entered) {
-        redisAsyncFree(link->context);
-    }
+    redisAsyncFree(link->context);
 }

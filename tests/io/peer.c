@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scripted store of the tests.  It lives on the test's loop, so that a test is one thread and its order
- * of events is the loop's.  What is said goes through one buffer for each client, so that slow bytes and
- * the replies behind them stay in order.
+ * The scripted store of the tests.  It lives on the test's loop, so that a test is one thread and
+ * its order of events is the loop's.  What is said goes through one buffer for each client, so
+ * that slow bytes and the replies behind them stay in order.
  */
 #include "io/peer.h"
 
@@ -16,7 +16,7 @@
 
 #include "io/rig.h"
 
-#define IN_MAX (1 << 20)
+#define IN_MAX (1 << 17) /* a command with the longest key, and then some */
 #define OUT_MAX (1 << 16)
 
 struct peer_client {
@@ -44,7 +44,7 @@ bool peer_is(const struct peer_command *command, const char *word)
     return command->len[0] == strlen(word) && memcmp(command->argv[0], word, strlen(word)) == 0;
 }
 
-/* ---- Saying ------------------------------------------------------------------------------------ */
+/* ---- Saying ---------------------------------------------------------------------------------- */
 
 static void send_bytes(struct peer_client *client, size_t len)
 {
@@ -144,7 +144,7 @@ void peer_answer(struct peer_client *client, const struct peer_command *command)
     }
 }
 
-/* ---- Hearing ------------------------------------------------------------------------------------- */
+/* ---- Hearing --------------------------------------------------------------------------------- */
 
 /* Reads "*3\r\n" or "$3\r\n" at *at.  Returns false when the line is not whole yet. */
 static bool read_header(const struct peer_client *client, size_t *at, char kind, size_t *number)
@@ -209,7 +209,7 @@ static void on_room(uv_handle_t *handle, size_t size, uv_buf_t *buffer)
     *buffer = uv_buf_init(client->in + client->in_len, (unsigned)(IN_MAX - client->in_len));
 }
 
-/* ---- Listening -------------------------------------------------------------------------------------- */
+/* ---- Listening ------------------------------------------------------------------------------- */
 
 static void on_connection(uv_stream_t *listener, int status)
 {

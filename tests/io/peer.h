@@ -8,8 +8,9 @@
 #include <uv.h>
 
 /*
- * A scripted store: it listens on the test's own loop, cuts the stream into commands, and lets the test say
- * what is answered, when, and in what pieces.  Left to itself it answers like an honest one.
+ * A scripted store: it listens on the test's own loop, cuts the stream into commands, and lets the
+ * test say what is answered, when, and in what pieces.  Left to itself it answers like an honest
+ * one.
  */
 
 #define PEER_WORDS_MAX 8
@@ -44,14 +45,15 @@ void peer_stop(struct peer *peer);
 struct peer *peer_of(struct peer_client *client);
 bool peer_is(const struct peer_command *command, const char *word);
 
-/* Honestly: AUTH and SELECT with OK, SCRIPT LOAD with the SHA-1 of the test's script, EVALSHA with the
- * number in ARGV[2], and 7. */
+/* Honestly: AUTH and SELECT with OK, SCRIPT LOAD with the SHA-1 of the test's script, EVALSHA with
+ * the number in ARGV[2], and 7. */
 void peer_answer(struct peer_client *client, const struct peer_command *command);
 
 /* Adds bytes to what the client is sent. */
 void peer_say(struct peer_client *client, const char *text);
 
-/* From now on: what is said first waits `delay_ms`, then leaves a byte each `drip_ms`, or at once if 0. */
+/* From now on: what is said first waits `delay_ms`, then leaves a byte each `drip_ms`, or at once
+ * if 0. */
 void peer_slow(struct peer_client *client, uint64_t delay_ms, uint64_t drip_ms);
 
 void peer_deaf(struct peer_client *client);       /* reads no more */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What becomes of calls: each is answered once, by its deadline, with what is known about its fate. */
+/* What becomes of calls: each is answered once, by its deadline, with what is known about its
+ * fate. */
 #include "io/conn.h"
 
 #include <setjmp.h>
@@ -75,8 +76,8 @@ static void test_without_a_connection_nothing_runs(void **state)
 
 static void slow_hundred(struct peer_client *client) { peer_slow(client, 100, 0); }
 
-/* A deadline ends the call and not the connection; the late reply is nobody's, also when the memory of
- * its call has gone. */
+/* A deadline ends the call and not the connection; the late reply is nobody's, also when the
+ * memory of its call has gone. */
 static void test_a_late_reply_is_counted_and_matched_to_nobody(void **state)
 {
     (void)state;
@@ -154,8 +155,9 @@ static void test_a_dripping_reply_holds_up_no_deadline(void **state)
     rig_deinit(&rig);
 }
 
-/* A host that blocks its loop makes the loop's own time old; a deadline counts from the call anyway. */
-static void test_a_blocked_loop_does_not_shorten_a_deadline(void **state)
+/* A host that blocks its loop makes the loop's own time old; a deadline counts from the call
+ * anyway. */
+static void test_a_blocked_loop_shortens_no_deadline(void **state)
 {
     (void)state;
     struct rig rig;
@@ -326,6 +328,29 @@ static void test_silence_ends_the_connection(void **state)
     rig_deinit(&rig);
 }
 
+/* It counts from when a reply is owed, not from the last byte of a quiet hour ago. */
+static void test_a_quiet_connection_is_not_silent(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct peer peer = {0};
+    struct rig_call call = {0};
+    rig_init(&rig, 0);
+    peer_listen(&peer, &rig.loop, 0, NULL);
+    rig.config.endpoint.port = (uint16_t)peer.port;
+    rig.config.silence_ms = 100;
+    rig_up(&rig);
+    uint64_t until_ns = uv_hrtime() + 150 * NS_PER_MS;
+    RIG_UNTIL(&rig, uv_hrtime() > until_ns);
+    peer_slow(peer.clients[0], 20, 0);
+    rig_call(&rig, &call, 3, 1000);
+    RIG_UNTIL(&rig, call.answers == 1);
+    assert_answer(&call, 3);
+    assert_int_equal(rig.downs, 0);
+    peer_stop(&peer);
+    rig_deinit(&rig);
+}
+
 static const char *error_to_say;
 static unsigned errors_left;
 
@@ -439,7 +464,7 @@ static void test_a_replica_is_left(void **state)
     rig_deinit(&rig);
 }
 
-/* The peer's socket is gone and we write: the signal must not reach the host, whose settings stay. */
+/* The peer's socket is gone and we write: no signal reaches the host, whose settings stay. */
 static void test_a_broken_pipe_is_not_signalled(void **state)
 {
     (void)state;
@@ -484,12 +509,13 @@ int main(void)
         cmocka_unit_test(test_without_a_connection_nothing_runs),
         cmocka_unit_test(test_a_late_reply_is_counted_and_matched_to_nobody),
         cmocka_unit_test(test_a_dripping_reply_holds_up_no_deadline),
-        cmocka_unit_test(test_a_blocked_loop_does_not_shorten_a_deadline),
+        cmocka_unit_test(test_a_blocked_loop_shortens_no_deadline),
         cmocka_unit_test(test_calls_on_the_wire_are_bounded),
         cmocka_unit_test(test_a_call_that_is_late_already_is_not_sent),
         cmocka_unit_test(test_what_was_sent_before_a_loss_is_unknown),
         cmocka_unit_test(test_what_was_never_written_did_not_run),
         cmocka_unit_test(test_silence_ends_the_connection),
+        cmocka_unit_test(test_a_quiet_connection_is_not_silent),
         cmocka_unit_test(test_a_lost_script_is_loaded_once),
         cmocka_unit_test(test_a_script_that_stays_lost_ends_the_replays),
         cmocka_unit_test(test_an_error_that_mentions_a_word_is_no_such_error),

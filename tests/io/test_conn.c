@@ -199,6 +199,35 @@ static void test_a_silent_log_in_ends_in_time(void **state)
     rig_deinit(&rig);
 }
 
+static void block(uv_timer_t *timer)
+{
+    (void)timer;
+    uint64_t until_ns = uv_hrtime() + 120 * NS_PER_MS;
+    while (uv_hrtime() < until_ns) {
+    }
+}
+
+/* The host blocks its loop right before an attempt begins: the loop's own time is old by then, and
+ * the attempt has its whole time-out anyway. */
+static void test_a_blocked_loop_shortens_no_attempt(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct peer peer = {0};
+    uv_timer_t host;
+    rig_init(&rig, 0);
+    peer_listen(&peer, &rig.loop, 0, NULL);
+    rig.config.endpoint.port = (uint16_t)peer.port;
+    rig.config.connect_timeout_ms = 60;
+    uv_timer_init(&rig.loop, &host);
+    uv_timer_start(&host, block, 0, 0);
+    rig_up(&rig);
+    assert_int_equal(rig.downs, 0);
+    uv_close((uv_handle_t *)&host, NULL);
+    peer_stop(&peer);
+    rig_deinit(&rig);
+}
+
 /* The library is refused memory at each point of an attempt; it says so, and tries again. */
 static size_t allocations_until_refusal;
 
@@ -232,7 +261,7 @@ static void test_without_memory_it_tries_again(void **state)
     rig_deinit(&rig);
 }
 
-/* ---- Closing ------------------------------------------------------------------------------------ */
+/* ---- Closing --------------------------------------------------------------------------------- */
 
 static void test_it_closes_before_it_has_begun(void **state)
 {
@@ -301,20 +330,31 @@ static void test_it_closes_while_it_waits_to_try_again(void **state)
     assert_int_equal(rig.downs, 1);
 }
 
-static void test_it_closes_from_inside_up(void **state)
+/* Once where the log-in has steps, and once where it has none: then `up` follows the connect at
+ * once, in whose callback hiredis cannot be freed. */
+static void close_from_up(const struct weir__script *const *scripts)
 {
-    (void)state;
     struct rig rig;
     struct peer peer = {0};
     rig_init(&rig, 0);
     peer_listen(&peer, &rig.loop, 0, NULL);
     rig.config.endpoint.port = (uint16_t)peer.port;
     rig.close_on_up = true;
+    rig.config.scripts = scripts;
     rig_connect(&rig);
     RIG_UNTIL(&rig, rig.closed);
     assert_int_equal(rig.downs, 0);
     peer_stop(&peer);
     rig_deinit(&rig);
+}
+
+static void test_it_closes_from_inside_up(void **state)
+{
+    (void)state;
+    static const struct weir__script *const one[] = {&rig_script, NULL};
+    static const struct weir__script *const none[] = {NULL};
+    close_from_up(one);
+    close_from_up(none);
 }
 
 /* Down for a loss, with calls under way, and down for a failed try. */
@@ -347,7 +387,8 @@ static void test_it_closes_from_inside_down(void **state)
     rig_deinit(&rig);
 }
 
-/* From inside a done by reply, by deadline, by refusal, and by loss: the other calls are answered too. */
+/* From inside a done by reply, by deadline, by refusal, and by loss: the other calls are answered
+ * too. */
 static void close_from_done(bool deaf, bool cut, uint64_t timeout_ms, enum weir__fate fate)
 {
     struct rig rig;
@@ -395,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_a_password_is_never_told),
         cmocka_unit_test(test_another_sha_is_no_log_in),
         cmocka_unit_test(test_a_silent_log_in_ends_in_time),
+        cmocka_unit_test(test_a_blocked_loop_shortens_no_attempt),
         cmocka_unit_test(test_without_memory_it_tries_again),
         cmocka_unit_test(test_it_closes_before_it_has_begun),
         cmocka_unit_test(test_it_closes_after_any_number_of_turns),

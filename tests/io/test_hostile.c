@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A peer that is not a store, or not in its right mind: whatever bytes come, in whatever pieces, the
- * process lives, no call is told a thing that was not its own, and the connection is left where its stream
- * cannot be trusted.
+ * A peer that is not a store, or not in its right mind: whatever bytes come, in whatever pieces,
+ * the process lives, no call is told a thing that was not its own, and the connection is left
+ * where its stream cannot be trusted.
  */
 #include "io/conn.h"
 
@@ -90,7 +90,7 @@ static void test_headers_that_announce_too_much(void **state)
     assert_left("*9223372036854775807\r\n", "");
 }
 
-/* A long string takes the memory of the bytes that have come, and no more than the bound of those. */
+/* A long string takes the memory of the bytes that have come, up to a bound. */
 static void test_a_string_without_end(void **state)
 {
     (void)state;
@@ -160,8 +160,8 @@ static void test_a_peer_that_speaks_first(void **state)
     rig_deinit(&rig);
 }
 
-/* A surplus reply before ours shifts the stream by one: the calls behind it must not take the reply of
- * their neighbour. */
+/* A surplus reply before ours shifts the stream by one: the calls behind it must not take the
+ * reply of their neighbour. */
 static unsigned surplus_left;
 
 static void surplus(struct peer_client *client, const struct peer_command *command)
@@ -247,8 +247,8 @@ static void test_an_end_in_the_middle_of_a_reply(void **state)
     rig_deinit(&rig);
 }
 
-/* Random strings over the alphabet of the protocol: nothing is ever ANSWERED but an array of integers, and
- * each call is answered once. */
+/* Random strings over the alphabet of the protocol: nothing is ever ANSWERED but an array of
+ * integers, and each call is answered once. */
 static char random_text[64];
 
 static void test_random_bytes(void **state)

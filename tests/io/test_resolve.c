@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names: the loop goes on while one is resolved, each attempt asks anew, and each address gets its turn.
+ * Names: the loop goes on while one is resolved, each attempt asks anew, and each address gets its
+ * turn.
  *
- * This program has a getaddrinfo of its own, which libuv finds before the system's.  It knows a few names,
- * and can be made to hang.  The system's sees what is numeric.
+ * This program has a getaddrinfo of its own, which libuv finds before the system's.  It knows a
+ * few names, and can be made to hang.  The system's sees what is numeric.
  */
 #include "io/conn.h"
 
@@ -98,7 +99,8 @@ static void on_nobody(uv_stream_t *listener, int status)
     (void)status;
 }
 
-/* The first address accepts and says nothing: it may take its share of the time, and not all of it. */
+/* The first address accepts and says nothing: it may take its share of the time, and not all of
+ * it. */
 static void test_a_silent_address_leaves_time_for_the_next(void **state)
 {
     (void)state;
@@ -111,11 +113,11 @@ static void test_a_silent_address_leaves_time_for_the_next(void **state)
     uv_ip4_addr("127.0.0.2", peer.port, &address);
     assert_int_equal(uv_tcp_bind(&mute, (const struct sockaddr *)&address, 0), 0);
     assert_int_equal(uv_listen((uv_stream_t *)&mute, 1, on_nobody), 0);
-    rig.config.connect_timeout_ms = 300;
+    rig.config.connect_timeout_ms = 600;
     uint64_t before_ns = uv_hrtime();
     rig_up(&rig);
     uint64_t took_ns = uv_hrtime() - before_ns;
-    assert_true(took_ns >= 149 * NS_PER_MS && took_ns < 300 * NS_PER_MS);
+    assert_true(took_ns >= 299 * NS_PER_MS && took_ns < 600 * NS_PER_MS);
     assert_int_equal(rig.downs, 0);
     uv_close((uv_handle_t *)&mute, NULL);
     peer_stop(&peer);
@@ -155,9 +157,15 @@ static void test_a_resolver_that_hangs_does_not_stop_the_loop(void **state)
     hanging = true;
     rig.config.connect_timeout_ms = 100;
     rig_connect(&rig);
-    RIG_UNTIL(&rig, rig.downs == 3);
+    /* A resolver that stops the loop stops it in each attempt; a busy machine in some. */
+    uint64_t gap_ns = UINT64_MAX;
+    for (unsigned attempt = 1; attempt <= 3; attempt++) {
+        rig.largest_gap_ns = 0;
+        RIG_UNTIL(&rig, rig.downs == attempt);
+        gap_ns = rig.largest_gap_ns < gap_ns ? rig.largest_gap_ns : gap_ns;
+    }
+    assert_true(gap_ns < 50 * NS_PER_MS);
     assert_non_null(strstr(rig.why, "store.test: the name was not resolved in time"));
-    assert_true(rig.largest_gap_ns < 50 * NS_PER_MS);
     assert_int_equal(weir__load_relaxed(&asked),
                      1); /* one question, whatever the number of attempts */
     weir__store_relaxed(&hanging, false);
@@ -168,7 +176,8 @@ static void test_a_resolver_that_hangs_does_not_stop_the_loop(void **state)
     rig_deinit(&rig);
 }
 
-/* A question that a thread works on cannot be called back: closing waits for it, and the loop goes on. */
+/* A question that a thread works on cannot be called back: closing waits for it, and the loop goes
+ * on. */
 static void test_it_closes_while_a_name_is_resolved(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A real redis-server: logging in, losing scripts, restarting.  Each test starts its own, on a socket in a
- * folder of its own; nothing listens on the network.
+ * A real redis-server: logging in, losing scripts, restarting.  Each test starts its own, on a
+ * socket in a folder of its own; nothing listens on the network.
  */
 #include "io/conn.h"
 
@@ -201,7 +201,8 @@ static void test_a_user_and_a_database(void **state)
     rig.config.endpoint.db = 3;
     rig_up(&rig);
     assert_works(&rig);
-    /* Rights taken away while it is up: the call is refused, and that is no loss of the connection. */
+    /* Rights taken away while it is up: the call is refused, and that is no loss of the
+     * connection. */
     struct rig_call call = {0};
     STORE_DO(*state, "ACL", "SETUSER", "weir", "-evalsha");
     rig_call(&rig, &call, 1, 2000);

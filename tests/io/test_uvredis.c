@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The adapter alone: descriptors come back, none is watched twice, and the host's own are left alone. */
+/* The adapter alone: descriptors come back, none is watched twice, and the host's own are left
+ * alone. */
 #include "io/uvredis.h"
 
 #include <dirent.h>
@@ -118,7 +119,7 @@ static void test_descriptors_come_back(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-/* A host without standard input: its number is not taken by our socket, and nothing is left open. */
+/* A host without standard input: our socket does not take its number, and is closed in the end. */
 static void test_standard_descriptors_are_not_taken(void **state)
 {
     (void)state;

@@ -90,12 +90,14 @@ static void test_closing_waits_for_who_is_inside(void **state)
     (void)state;
     struct belfry belfry;
     build(&belfry);
+    assert_true(weir__wake_ring(&belfry.wake));
     weir__add_acq_rel(&belfry.wake.inside, 1);
     weir__wake_close(&belfry.wake, on_closed);
     for (int turn = 0; turn < 5; turn++) {
-        uv_run(&belfry.loop, UV_RUN_ONCE); /* each a firing of the timer */
+        uv_run(&belfry.loop, UV_RUN_ONCE);
         assert_false(uv_is_closing((const uv_handle_t *)&belfry.wake.async));
     }
+    assert_int_equal(belfry.looks, 0);
     weir__sub_acq_rel(&belfry.wake.inside, 1);
     assert_int_equal(uv_run(&belfry.loop, UV_RUN_DEFAULT), 0);
     assert_true(belfry.closed);
@@ -115,7 +117,8 @@ static void *push_many(void *arg)
     return NULL;
 }
 
-/* The last push of all must be seen without another ring.  The alarm turns a lost one into a failure. */
+/* The last push of all must be seen without another ring.  The alarm turns a lost one into a
+ * failure. */
 static void on_alarm(uv_timer_t *alarm)
 {
     (void)alarm;
