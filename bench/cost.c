@@ -2,9 +2,9 @@
 /*
  * Measures short operations on a machine that is not quiet.
  *
- * A batch is a few microseconds, long against the clock's own cost and short against the time between
- * two interruptions.  A run takes many batches of each operation in turn and keeps the median batch;
- * the result is the median of the runs, with the least and the most beside it.
+ * A batch is a few microseconds, long against the clock's own cost and short against the time
+ * between two interruptions.  A run takes many batches of each operation in turn and keeps the
+ * median batch; the result is the median of the runs, with the least and the most beside it.
  */
 #include "cost.h"
 
@@ -16,7 +16,7 @@
 
 #define BATCHES 101
 #define BATCH_OPERATIONS 2000
-#define TRIES_MAX (50 * BATCHES)
+#define RUN_LIMIT_NS (2 * NS_PER_S)
 
 static int compare(const void *a, const void *b)
 {
@@ -29,13 +29,14 @@ static double run_once(const struct cost *cost)
 {
     double batches_ns[BATCHES];
     unsigned done = 0;
-    for (unsigned tries = 0; done < BATCHES; tries++) {
-        if (tries == TRIES_MAX) {
-            return -1;
-        }
+    int64_t until_ns = clock_now_ns() + RUN_LIMIT_NS;
+    while (done < BATCHES) {
         int64_t start_ns = clock_now_ns();
         bool counts = cost->batch(cost->arg, BATCH_OPERATIONS);
         int64_t end_ns = clock_now_ns();
+        if (end_ns > until_ns) {
+            return -1;
+        }
         if (counts) {
             batches_ns[done++] = (double)(end_ns - start_ns) / BATCH_OPERATIONS;
         }

@@ -20,8 +20,8 @@ struct cost {
     double median_ns, least_ns, most_ns; /* of the runs */
 };
 
-/* Measures all, in turn in each run, so that a noisy moment strikes them alike.  Returns false with the
- * reason when one hardly ever took its path. */
+/* Measures all, in turn in each run, so that a noisy moment strikes them alike.  Returns false with
+ * the reason when one hardly ever took its path. */
 bool cost_measure(struct cost *costs, size_t count, char *why, size_t why_size);
 
 #endif

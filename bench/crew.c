@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs the load.  Processes are forked before anything of the library exists, since a weir does not
- * survive a fork; they open their trade, report ready, and start together at a time that is set in memory
- * they share.
+ * survive a fork; they open their trade, report ready, and start together at a time that is set in
+ * memory they share.
  *
- * The load is paced, not spun: each thread wakes every millisecond, at a phase of its own, and makes the
- * decisions that are due by its schedule,
+ * The load is paced, not spun: each thread wakes every millisecond, at a phase of its own, and
+ * makes the decisions that are due by its schedule,
  *
  *     due(t) = floor(share of the thread * (t - start)),
  *
- * so that the processors are left to the limiter and its store.  A thread that wakes late makes up for it
- * at once, and how late it was is kept: a thread that was away for long is a fault of the machine in the
- * measurement, and the report says so.  When a decision takes longer than its place in the schedule, as
- * with a store call each, the thread falls behind and simply does what it can until the end.
+ * so that the processors are left to the limiter and its store.  A thread that wakes late makes up
+ * for it at once, and how late it was is kept: a thread that was away for long is a fault of the
+ * machine in the measurement, and the report says so.  When a decision takes longer than its place
+ * in the schedule, as with a store call each, the thread falls behind and simply does what it can
+ * until the end.
  *
  * Each admission is stamped by itself, right after the decision: the record is as fine as that.
  *
- * Threads: a lane is written by its own thread.  The parent reads `offered` and `admitted` for its progress
- * line while they run, relaxed, and all the rest after the processes have ended.
+ * Threads: a lane is written by its own thread.  The parent reads `offered` and `admitted` for its
+ * progress line while they run, relaxed, and all the rest after the processes have ended.
  */
 #include "crew.h"
 
@@ -77,7 +78,7 @@ struct worker {
     pthread_t id;
 };
 
-/* ---- A thread ---------------------------------------------------------------------------------- */
+/* ---- A thread -------------------------------------------------------------------------------- */
 
 static void make_decisions(struct worker *worker, uint32_t number, uint64_t due, int64_t end_ns)
 {
@@ -134,7 +135,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ---- A process --------------------------------------------------------------------------------- */
+/* ---- A process ------------------------------------------------------------------------------- */
 
 static bool start_threads(struct worker *workers, unsigned count, struct process_report *report)
 {
@@ -177,7 +178,7 @@ static int run_process(struct crew *crew, unsigned process)
     return report->why[0] == '\0' ? 0 : 1;
 }
 
-/* ---- The parent -------------------------------------------------------------------------------- */
+/* ---- The parent ------------------------------------------------------------------------------ */
 
 static void *share_memory(size_t size)
 {
@@ -239,7 +240,7 @@ static bool fork_processes(struct crew *crew, char *why, size_t why_size)
     return true;
 }
 
-/* Reaps what has ended.  Returns how many still run, or -1 with the reason when one did not end well. */
+/* Reaps what has ended.  Returns how many still run; -1 with the reason: one did not end well. */
 static int count_running(struct crew *crew, char *why, size_t why_size)
 {
     int running = 0;
@@ -338,6 +339,8 @@ static void add_up(const struct crew *crew, struct crew_result *result)
         const struct process_report *report = &crew->board->reports[i];
         result->sum.store_calls += report->store_calls;
         result->sum.stranded += report->stranded;
+        result->sum.over_limit += report->over_limit;
+        result->sum.cold += report->cold;
         result->sum.users_offered += report->users_offered;
         result->sum.users_refused += report->users_refused;
     }

@@ -11,8 +11,8 @@
 #include "settings.h"
 
 /*
- * Many threads of many processes that make decisions to one schedule, started and ended together.  What a
- * decision is, is the trade of the crew.
+ * Many threads of many processes that make decisions to one schedule, started and ended
+ * together.  What a decision is, is the trade of the crew.
  */
 
 enum outcome { OUTCOME_DENIED, OUTCOME_ALLOWED, OUTCOME_FAILED };
@@ -21,6 +21,8 @@ enum outcome { OUTCOME_DENIED, OUTCOME_ALLOWED, OUTCOME_FAILED };
 struct process_report {
     uint64_t store_calls; /* for the hot key */
     uint64_t stranded;    /* tokens of the promise's term S */
+    uint64_t over_limit;  /* refusals of the hot key: over the limit as far as the process knew, */
+    uint64_t cold;        /* and those where nothing was leased and nothing was known */
     uint64_t users_offered, users_refused;
     char why[160]; /* "": went well */
 };
@@ -47,9 +49,9 @@ struct crew_result {
 };
 
 /*
- * Runs a crew for `seconds`.  `progress` shows a line each second on stderr.  Forks: call it while this
- * process has no other thread and no weir.  Returns false with the reason: a process could not start,
- * or has died, or `*stop` was set.
+ * Runs a crew for `seconds`.  `progress` shows a line each second on stderr.  Forks: call it while
+ * this process has no other thread and no weir.  Returns false with the reason: a process could not
+ * start, or has died, or `*stop` was set.
  */
 bool crew_run(const struct trade *trade, const struct settings *settings, const char *url,
               unsigned seconds, bool progress, const volatile sig_atomic_t *stop,

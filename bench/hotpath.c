@@ -4,11 +4,12 @@
  *
  *     hotpath [--json]
  *
- * One thread.  Nanoseconds vary from machine to machine and from minute to minute, ratios much less; so
- * the machine's own limits (a plain decrement in memory, one locked add) are measured in the same runs.
- * Allowed calls come from the store in this process, refused ones are refused by a bucket whose store is a
- * private redis-server, started for this and stopped after.  With --json the last line is one JSON object.
- * The exit status says whether it could be measured, not whether it is fast.
+ * One thread.  Nanoseconds vary from machine to machine and from minute to minute, ratios much
+ * less; so the machine's own limits (a plain decrement in memory, one locked add) are measured in
+ * the same runs. Allowed calls come from the store in this process, refused ones are refused by a
+ * bucket whose store is a private redis-server, started for this and stopped after.  With --json
+ * the last line is one JSON object. The exit status says whether it could be measured, not whether
+ * it is fast.
  */
 #include <stdio.h>
 #include <stdlib.h>

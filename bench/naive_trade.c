@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The peer: a token bucket in one short Lua script, called once for each decision over a blocking
- * connection that each thread has for itself.  It is as exact as can be, and its price is the point.
+ * connection that each thread has for itself.  It is as exact as can be, and its price is the
+ * point.
  */
 #include "naive_trade.h"
 

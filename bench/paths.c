@@ -2,9 +2,10 @@
 /*
  * The two ways through weir_try_acquire that nearly all calls take.
  *
- * Allowed: the bucket is so large that its credit outlasts any batch.  Denied: the bucket has a small
- * limit that each batch exceeds by far, so that the loop has closed its gate; a call in a batch is refused
- * here, without the store.  A batch in which a grant came, or which ran dry, does not count.
+ * Allowed: the bucket is so large that its credit outlasts any batch.  Denied: the bucket has a
+ * small limit that each batch exceeds by far, so that the loop has closed its gate; a call in a
+ * batch is refused here, without the store.  A batch in which a grant came, or which ran dry, does
+ * not count.
  */
 #include "paths.h"
 
@@ -15,7 +16,7 @@
 #include "clock.h"
 
 #define RICH_RATE_PER_S 1000000000
-#define POOR_RATE_PER_S 100
+#define POOR_PERIOD_US 60000000 /* a token a minute: no grant comes while it is measured */
 #define WARM_LIMIT_NS (5 * NS_PER_S)
 
 static bool open_bucket(struct weir **weir, struct weir_bucket **bucket, const char *url,
@@ -33,7 +34,6 @@ static bool open_bucket(struct weir **weir, struct weir_bucket **bucket, const c
         snprintf(why, why_size, "%s", error.text);
         return false;
     }
-    limit_options->rate_period_us = 1000000;
     limit_options->budget_percent = 50;
     if (weir_limit_define(*weir, &limit, limit_options, &error) != WEIR_OK) {
         snprintf(why, why_size, "%s", error.text);
@@ -66,13 +66,16 @@ bool paths_open(struct paths *paths, const char *url, char *why, size_t why_size
     weir_limit_options_init(&limit, sizeof limit);
     limit.name = "rich";
     limit.rate_tokens = RICH_RATE_PER_S;
+    limit.rate_period_us = 1000000;
     if (!open_bucket(&paths->rich_weir, &paths->rich, NULL, &limit, why, why_size)) {
         paths_close(paths);
         return false;
     }
     weir_limit_options_init(&limit, sizeof limit);
     limit.name = "poor";
-    limit.rate_tokens = POOR_RATE_PER_S;
+    limit.rate_tokens = 1;
+    limit.rate_period_us = POOR_PERIOD_US;
+    limit.capacity_tokens = 2;
     if (!open_bucket(&paths->poor_weir, &paths->poor, url, &limit, why, why_size)) {
         paths_close(paths);
         return false;

@@ -7,8 +7,8 @@
 
 #include <weir/weir.h>
 
-/* Two buckets, each kept where one path of weir_try_acquire can be measured alone: one with credit in
- * plenty, from the store in the process, and one that is over its limit. */
+/* Two buckets, each kept where one path of weir_try_acquire can be measured alone: one with credit
+ * in plenty, from the store in the process, and one that is over its limit. */
 struct paths {
     struct weir *rich_weir, *poor_weir;
     struct weir_bucket *rich, *poor;

@@ -2,17 +2,18 @@
 /*
  * Judges a record: was there any interval, of any length, that holds more than the promise allows?
  *
- * There are as many intervals as pairs of admissions, but one pass finds the worst.  Pour each admission
- * into a vessel that leaks at the rate and is never less than empty; with a(k) tokens in bin k,
+ * There are as many intervals as pairs of admissions, but one pass finds the worst.  Pour each
+ * admission into a vessel that leaks at the rate and is never less than empty; with a(k) tokens in
+ * bin k,
  *
  *     w(k) = max(0, w(k-1) - rate * bin) + a(k)
  *
- * is the largest, over all intervals that end in bin k, of  admitted - rate * t.  So the largest w, less
- * the capacity, is the largest excess, and the promise is  largest excess <= budget.
+ * is the largest, over all intervals that end in bin k, of  admitted - rate * t.  So the largest w,
+ * less the capacity, is the largest excess, and the promise is  largest excess <= budget.
  *
- * What the record cannot see.  Two tokens j bins apart are between (j-1) and (j+1) bins apart in truth:
- * at most rate * bin tokens either way.  And a thread that is stopped between an admission and its
- * stamp moves that one token: at most one token a lane.  Their sum is the record's error.
+ * What the record cannot see.  Two tokens j bins apart are between (j-1) and (j+1) bins apart in
+ * truth: at most rate * bin tokens either way.  And a thread that is stopped between an admission
+ * and its stamp moves that one token: at most one token a lane.  Their sum is the record's error.
  *
  * All is exact: tokens are counted in 10^-9 parts, of which rate_per_s leak each nanosecond.
  */

@@ -10,7 +10,7 @@
  * What a run admitted and when, and whether that keeps the promise.
  *
  *     lane 0   | 3 | 0 | 7 | ...      one lane a thread, written by that thread alone
- *     lane 1   | 2 | 4 | 1 | ...      one bin a slice of `bin_ns`, counted from the start of the run
+ *     lane 1   | 2 | 4 | 1 | ...      one bin a slice of `bin_ns`, counted from the start
  *
  * Lies in memory that all processes share.  Read it when its writers have ended.
  */
@@ -45,8 +45,8 @@ size_t record_bytes(uint32_t lanes, uint32_t bins);
 /* `record` is record_bytes of zeroed memory. */
 void record_init(struct record *record, uint32_t lanes, uint32_t bins, int64_t bin_ns);
 
-/* One token was admitted `at_ns` after the start.  Past the last bin it counts into that one: time is
- * only ever cut short, which can raise an excess and not hide it.  Thread: the lane's. */
+/* One token was admitted `at_ns` after the start.  Past the last bin it counts into that one: time
+ * is only ever cut short, which can raise an excess and not hide it.  Thread: the lane's. */
 static inline void record_add(struct record *record, uint32_t lane, int64_t at_ns)
 {
     int64_t bin = at_ns / record->bin_ns;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Starts and stops a redis-server of our own, so that a measurement neither needs nor touches one that is
- * there already.
+ * Starts and stops a redis-server of our own, so that a measurement neither needs nor touches one
+ * that is there already.
  *
- * It is a child, known by its pid.  Should this process be killed, the kernel ends the server with it; only
- * the empty folder stays then.
+ * It is a child, known by its pid.  Should this process be killed, the kernel ends the server with
+ * it; only the empty folder stays then.
  */
 #include "redis_server.h"
 

@@ -3,11 +3,11 @@
  * What a run means, as a table for people and one line of JSON for programs.
  *
  *     bound        C + r*t + E (+ S, tokens that callers took while their loop was stalled)
- *     used share   admitted / (C + r*t): of what a perfect limiter, without any budget, can admit at most in
- *                  the time t from the first decision to the last
- *     horizon      min(E/2r, 50 ms): how far ahead a lease is meant to last.  A thread or its loop that
- *                  the machine kept from running for longer finds its credit gone, and that is no property
- *                  of the limiter: such a run is disturbed, and says nothing about the used share.
+ *     used share   admitted / (C + r*t): of what a perfect limiter, without any budget, can admit
+ *                  at most in the time t from the first decision to the last
+ *     horizon      min(E/2r, 50 ms): how far ahead a lease is meant to last.  Who is kept from
+ *                  running for longer finds the credit gone, which is no property of the limiter:
+ *                  such a run is disturbed, and says nothing about the used share.
  */
 #include "report.h"
 
@@ -53,7 +53,7 @@ int report_exit_status(const struct report *report)
     return report->used_share >= USED_SHARE_LEAST ? 0 : 1;
 }
 
-/* ---- For people -------------------------------------------------------------------------------- */
+/* ---- For people ------------------------------------------------------------------------------ */
 
 static void print_setting(const struct report *report)
 {
@@ -140,7 +140,7 @@ void report_print(const struct report *report)
            report->disturbed ? "  The run was disturbed: the machine was not quiet." : "");
 }
 
-/* ---- For programs ------------------------------------------------------------------------------ */
+/* ---- For programs ---------------------------------------------------------------------------- */
 
 static const char *json_bool(bool value) { return value ? "true" : "false"; }
 
@@ -180,9 +180,11 @@ void report_print_json(const struct report *report)
            (unsigned long long)settings->budget, settings->memory ? "memory" : "redis",
            json_bool(report->disturbed));
     printf(", \"worst_late_ms\": %.3f, \"horizon_ms\": %.3f, \"store_calls\": %llu, "
-           "\"stranded\": %llu, \"failed\": %llu, \"users_offered\": %llu, \"users_refused\": %llu",
+           "\"stranded\": %llu, \"over_limit\": %llu, \"cold\": %llu, \"failed\": %llu, "
+           "\"users_offered\": %llu, \"users_refused\": %llu",
            (double)load->worst_late_ns / 1e6, (double)report->horizon_ns / 1e6,
            (unsigned long long)load->sum.store_calls, (unsigned long long)load->sum.stranded,
+           (unsigned long long)load->sum.over_limit, (unsigned long long)load->sum.cold,
            (unsigned long long)load->failed, (unsigned long long)load->sum.users_offered,
            (unsigned long long)load->sum.users_refused);
     printf(", \"allow_ns\": %.3f, \"deny_ns\": %.3f, \"callers_cpu_percent\": %.1f",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A connection beside weir's own: for the peer that calls the store once a decision, and for asking the
- * store what it has used.  The address is read as the library reads it.
+ * A connection beside weir's own: for the peer that calls the store once a decision, and for asking
+ * the store what it has used.  The address is read as the library reads it.
  */
 #include "store_link.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a server with weir in it does.  The hot key is decided by weir_try_acquire on a handle.  Beside it
- * each process serves many users, every one far below a limit of their own, through weir_acquire_key and
- * its callback: if the hot key disturbed them, some would be refused.
+ * What a server with weir in it does.  The hot key is decided by weir_try_acquire on a
+ * handle.  Beside it each process serves many users, every one far below a limit of their own,
+ * through weir_acquire_key and its callback: if the hot key disturbed them, some would be refused.
  *
- * The users' traffic goes through a weir of its own, so that the calls to the store that are counted are
- * those for the hot key and no others.
+ * The users' traffic goes through a weir of its own, so that the calls to the store that are
+ * counted are those for the hot key and no others.
  *
- * Threads: `decide` from all, `turn` from the first thread of the process; the callbacks come on the loop's
- * thread and touch only the two counters that are atomic.
+ * Threads: `decide` from all, `turn` from the first thread of the process; the callbacks come on
+ * the loop's thread and touch only the two counters that are atomic.
  */
 #include "weir_trade.h"
 
@@ -192,6 +192,8 @@ static void weir_trade_close(void *arg, struct process_report *report)
     weir_stats_read(state->weir, &stats);
     report->store_calls = stats.asks_sent;
     report->stranded = stats.stranded;
+    report->over_limit = stats.denied;
+    report->cold = stats.cold;
     while (__atomic_load_n(&state->users_answered, __ATOMIC_RELAXED) < state->users_offered &&
            clock_now_ns() < until_ns) {
         clock_sleep_until(clock_now_ns() + LOOK_NS);

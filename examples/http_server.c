@@ -4,9 +4,9 @@
  *
  *     http_server [--url URL] [--listen HOST:PORT] [--rate N] [--burst N]
  *
- * A client is who its X-Client header says it is (as a proxy in front would set it), else its address.
- * Each request asks weir_acquire_key: usually the answer is there at once, else it comes on the loop, and
- * nothing blocks meanwhile.  The answer is
+ * A client is who its X-Client header says it is (as a proxy in front would set it), else its
+ * address. Each request asks weir_acquire_key: usually the answer is there at once, else it comes
+ * on the loop, and nothing blocks meanwhile.  The answer is
  *
  *     200   within the limit
  *     429   over it, with Retry-After
@@ -14,12 +14,13 @@
  *
  * and tells what is left in RateLimit and RateLimit-Policy (IETF httpapi draft).
  *
- * A connection has one request at a time.  From its end until its answer is written nothing more is read,
- * so what a client sends ahead waits in `input`, and the connection cannot go away while an answer of weir
- * is on its way to it.
+ * A connection has one request at a time.  From its end until its answer is written nothing more is
+ * read, so what a client sends ahead waits in `input`, and the connection cannot go away while an
+ * answer of weir is on its way to it.
  *
- * SIGINT or SIGTERM: stop listening, close idle connections, close the weir, which answers all who wait and
- * gives back what was leased and not spent; then the loop has nothing left, and the program ends.
+ * SIGINT or SIGTERM: stop listening, close idle connections, close the weir, which answers all who
+ * wait and gives back what was leased and not spent; then the loop has nothing left, and the
+ * program ends.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -70,7 +71,7 @@ struct connection {
 
 static void read_more(struct connection *connection);
 
-/* ---- A connection ------------------------------------------------------------------------------ */
+/* ---- A connection ---------------------------------------------------------------------------- */
 
 static void on_connection_closed(uv_handle_t *handle)
 {
@@ -94,7 +95,7 @@ static void connection_close(struct connection *connection)
     }
 }
 
-/* ---- The answer -------------------------------------------------------------------------------- */
+/* ---- The answer ------------------------------------------------------------------------------ */
 
 static const char *status_line(int verdict)
 {
@@ -167,7 +168,7 @@ static void respond(struct connection *connection, const struct weir_result *res
     }
 }
 
-/* ---- The limit --------------------------------------------------------------------------------- */
+/* ---- The limit ------------------------------------------------------------------------------- */
 
 static void on_decided(void *arg, const struct weir_result *result) { respond(arg, result); }
 
@@ -190,7 +191,7 @@ static void decide(struct connection *connection)
     respond(connection, &result);
 }
 
-/* ---- The request ------------------------------------------------------------------------------- */
+/* ---- The request ----------------------------------------------------------------------------- */
 
 /* Appends a piece of text, as far as it goes. */
 static void append(char *text, size_t size, size_t *length, const char *at, size_t more)
@@ -304,7 +305,7 @@ static void read_more(struct connection *connection)
     }
 }
 
-/* ---- The server -------------------------------------------------------------------------------- */
+/* ---- The server ------------------------------------------------------------------------------ */
 
 static void note_address(struct connection *connection)
 {
@@ -422,7 +423,7 @@ static int server_limit(struct server *server, const char *url, struct weir_erro
     return code;
 }
 
-/* ---- The program ------------------------------------------------------------------------------- */
+/* ---- The program ----------------------------------------------------------------------------- */
 
 struct arguments {
     const char *url;

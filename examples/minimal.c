@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Five requests under a limit of three: minimal [URL], as in  minimal unix:///run/redis/redis.sock */
+/* Five requests under a limit of three: minimal [URL], URL as in unix:///run/redis.sock */
 #include <stdio.h>
 #include <weir/weir.h>
 

@@ -2,12 +2,13 @@
 /*
  * A threaded server's request path: threads [URL]
  *
- * Each request passes two limits.  One is for the whole service, on one key that every thread hits: its
- * bucket is looked up once and kept, so a decision is one atomic take.  The other is for each user, found by
- * key.  weir has a thread of its own for the store, and no worker ever waits for it longer than it says.
+ * Each request passes two limits.  One is for the whole service, on one key that every thread hits:
+ * its bucket is looked up once and kept, so a decision is one atomic take.  The other is for each
+ * user, found by key.  weir has a thread of its own for the store, and no worker ever waits for it
+ * longer than it says.
  *
- * The order matters: the user's limit comes first, so that one greedy user's refused requests cost the
- * service nothing.
+ * The order matters: the user's limit comes first, so that one greedy user's refused requests cost
+ * the service nothing.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -34,8 +35,8 @@ struct worker {
 /* May this request be served?  An HTTP status says it. */
 static int admit(struct service *service, const char *user)
 {
-    /* The first request of a user has nothing leased here yet, so this may wait for the store, never for
-     * tokens: the time to wait for those is 0. */
+    /* The first request of a user has nothing leased here yet, so this may wait for the store, but
+     * never for tokens: the time to wait for those is 0. */
     int verdict = weir_acquire_wait_key(service->each_user, user, strlen(user), 1, 0, NULL);
     if (verdict == WEIR_ALLOWED) {
         /* The hot key: a few nanoseconds; it waits only when nothing is leased yet. */

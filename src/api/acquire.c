@@ -143,17 +143,20 @@ int weir_refund(struct weir_bucket *bucket, uint64_t tokens)
     if (tokens > INT64_MAX / 2) {
         return WEIR_EINVAL;
     }
-    bool admitted;
     if (!weir->remote) {
-        admitted = weir__inprocess_refund(bucket, (int64_t)tokens);
-    } else {
-        uv_mutex_lock(&weir->driver.lock);
-        admitted = weir__engine_refund(&weir->driver.engine, &bucket->core, (int64_t)tokens,
-                                       weir__now_us(weir));
-        uv_mutex_unlock(&weir->driver.lock);
-        weir__driver_ring(&weir->driver);
+        return weir__inprocess_refund(bucket, (int64_t)tokens) ? WEIR_OK : WEIR_EINVAL;
     }
-    return admitted ? WEIR_OK : WEIR_EINVAL;
+    int code = WEIR_ECLOSED;
+    uv_mutex_lock(&weir->driver.lock);
+    /* Once more: the engine ends under this lock, after all gates are closed, and then takes nothing. */
+    if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) == 0) {
+        bool admitted = weir__engine_refund(&weir->driver.engine, &bucket->core, (int64_t)tokens,
+                                            weir__now_us(weir));
+        code = admitted ? WEIR_OK : WEIR_EINVAL;
+    }
+    uv_mutex_unlock(&weir->driver.lock);
+    weir__driver_ring(&weir->driver);
+    return code;
 }
 
 /* The store's tokens as of its last answer, grown at the limit's rate since. */
@@ -170,21 +173,41 @@ static int64_t grown(struct weir_bucket *bucket, int64_t now_us)
     return weir__min(tokens, rule->capacity);
 }
 
+static void peek_remote(struct weir_bucket *bucket, struct weir_result *result)
+{
+    const struct weir *weir = bucket->limit->weir;
+    bool outage = weir__load_relaxed(&weir->driver.view) == WEIR__VIEW_OUTAGE;
+    enum weir_outage_policy policy =
+        (enum weir_outage_policy)weir__load_relaxed(&bucket->limit->outage);
+    if (weir__load_relaxed(&bucket->core.credit) > 0) {
+        (void)weir__answer(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, 0);
+    } else if (outage && policy == WEIR_OUTAGE_OPEN) {
+        (void)weir__answer(bucket, result, WEIR_ALLOWED, WEIR_STORE_DOWN, 0);
+    } else if (outage && policy == WEIR_OUTAGE_CLOSED) {
+        (void)weir__answer(bucket, result, WEIR_UNAVAILABLE, WEIR_STORE_DOWN, WEIR_UNKNOWN);
+    } else if ((weir__load_relaxed(&bucket->core.gate) & WEIR__GATE_REFUSE) != 0) {
+        (void)weir__answer(bucket, result, WEIR_DENIED,
+                           outage ? WEIR_STORE_DOWN : WEIR_OVER_LIMIT,
+                           weir__answer_retry_us(bucket));
+    } else {
+        (void)weir__answer(bucket, result, WEIR_DENIED, WEIR_COLD, WEIR_UNKNOWN);
+    }
+}
+
 int weir_peek(struct weir_bucket *bucket, struct weir_result *result)
 {
     struct weir *weir = bucket->limit->weir;
     if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) != 0) {
         return WEIR_ECLOSED;
     }
+    if (result == NULL) {
+        return WEIR_OK;
+    }
     if (!weir->remote) {
         (void)try_inprocess(bucket, 0, result);
         return WEIR_OK;
     }
-    bool credit = weir__load_relaxed(&bucket->core.credit) > 0;
-    bool refused = (weir__load_relaxed(&bucket->core.gate) & WEIR__GATE_REFUSE) != 0;
-    enum weir_reason reason = credit ? WEIR_WITHIN_LIMIT : refused ? WEIR_OVER_LIMIT : WEIR_COLD;
-    (void)weir__answer(bucket, result, credit ? WEIR_ALLOWED : WEIR_DENIED, reason,
-                       credit ? 0 : weir__answer_retry_us(bucket));
+    peek_remote(bucket, result);
     uv_mutex_lock(&weir->driver.lock);
     result->remaining_tokens = grown(bucket, weir__now_us(weir));
     uv_mutex_unlock(&weir->driver.lock);

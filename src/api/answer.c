@@ -5,11 +5,12 @@
  *
  * The loop leaves hints in a bucket's first line as answers come: tokens left in the store, when the next are due, when
  * the bucket is full.  Each is a relaxed word of its own; together they may be of two neighbouring answers, which is as
- * old as a hint is allowed to be.
+ * old as a hint is allowed to be.  The in-process store leaves none: it is asked.
  */
 
 #include "api/answer.h"
 
+#include "api/inprocess.h"
 #include "base/num.h"
 
 static int64_t from_now_us(const struct weir_bucket *bucket, int64_t at_us)
@@ -32,12 +33,18 @@ int weir__answer(struct weir_bucket *bucket, struct weir_result *result, enum we
     if (result == NULL) {
         return (int)verdict;
     }
+    bool told = reason == WEIR_WITHIN_LIMIT || reason == WEIR_OVER_LIMIT;
+    if (told && !bucket->limit->weir->remote) {
+        struct weir__grant grant;
+        weir__inprocess_peek(bucket, &grant);
+        grant.retry_after_us = retry_after_us;
+        return weir__answer_exact(bucket, result, verdict, reason, &grant);
+    }
     int64_t capacity = weir__load_relaxed(&bucket->limit->capacity);
     int64_t remaining = weir__load_relaxed(&bucket->core.remaining);
     if (remaining != WEIR__HINT_UNKNOWN) {
         remaining = weir__min(remaining + weir__load_relaxed(&bucket->core.credit), capacity);
     }
-    bool told = reason == WEIR_WITHIN_LIMIT || reason == WEIR_OVER_LIMIT;
     bool known = told && remaining != WEIR__HINT_UNKNOWN;
     *result = (struct weir_result){
         .verdict = verdict,
@@ -56,13 +63,11 @@ int weir__answer_exact(struct weir_bucket *bucket, struct weir_result *result,
                        const struct weir__grant *grant)
 {
     if (result != NULL) {
-        int64_t capacity = weir__load_relaxed(&bucket->limit->capacity);
-        int64_t credit = weir__load_relaxed(&bucket->core.credit);
         *result = (struct weir_result){
             .verdict = verdict,
             .reason = reason,
-            .limit_tokens = capacity,
-            .remaining_tokens = weir__min(grant->remaining + credit, capacity),
+            .limit_tokens = weir__load_relaxed(&bucket->limit->capacity),
+            .remaining_tokens = grant->remaining,
             .retry_after_us = verdict == WEIR_ALLOWED ? 0 : grant->retry_after_us,
             .reset_after_us = grant->reset_after_us,
         };

@@ -30,7 +30,14 @@ static bool may_evict(void *arg, struct weir__entry *entry)
     uv_mutex_lock(&weir->driver.lock);
     bool held = weir__engine_holds(&weir->driver.engine, &bucket->core);
     uv_mutex_unlock(&weir->driver.lock);
-    return !held && (weir->remote || weir__inprocess_full(bucket));
+    if (held || weir->remote) {
+        return !held;
+    }
+    bool full = weir__inprocess_full(bucket);
+    if (full) {
+        weir__inprocess_count(bucket, &weir->gone);
+    }
+    return full;
 }
 
 static void destroy(void *arg, struct weir__entry *entry)

@@ -7,9 +7,9 @@
  * and up to a quarter of the budget as credit -> the next callers take that without coming here.
  *
  * Invariants: credit <= budget, since this is the only holder and the account is the credit word itself; so leases need
- * no window and do not expire.  admitted = leased - credit + exact.
+ * no window and do not expire.  admitted and not refunded = leased - credit + exact - refunded.
  *
- * Threads: `global`, `leased`, `exact` under the bucket's stripe; credit is also lowered by callers, at any time, which
+ * Threads: `global`, `leased`, `exact`, `refunded` under the bucket's stripe; credit is also lowered by callers, at any time, which
  * only makes the account too large for a moment: the safe side.
  *
  * A caller is never refused while credit and the global bucket together hold what it wants: before a refusal the credit
@@ -67,6 +67,13 @@ static int64_t take_back(struct weir_bucket *bucket)
     return credit;
 }
 
+/* Under the stripe.  A grant's own number is of the global bucket alone. */
+static void count_credit(const struct weir_bucket *bucket, struct weir__grant *grant)
+{
+    int64_t credit = weir__load_relaxed(&bucket->core.credit);
+    grant->remaining = weir__min(grant->remaining + credit, bucket->limit->core.rule.capacity);
+}
+
 bool weir__inprocess_take(struct weir_bucket *bucket, int64_t cost, struct weir__grant *grant)
 {
     uv_mutex_t *stripe = stripe_of(bucket);
@@ -75,10 +82,12 @@ bool weir__inprocess_take(struct weir_bucket *bucket, int64_t cost, struct weir_
     ask.exact = cost;
     ask.want = bucket->limit->core.rule.budget / LEASE_PARTS;
     ask_global(bucket, &ask, grant);
-    if (grant->exact == 0 && take_back(bucket) > 0) {
+    if (grant->exact == 0 && (take_back(bucket) > 0 || grant->lease > 0)) {
+        ask.want = 0; /* what is there is not enough: no lease of it, and an answer about all of it */
         ask_global(bucket, &ask, grant);
     }
     bucket->exact += grant->exact;
+    count_credit(bucket, grant);
     uv_mutex_unlock(stripe);
     return grant->exact > 0;
 }
@@ -90,8 +99,7 @@ void weir__inprocess_peek(struct weir_bucket *bucket, struct weir__grant *grant)
     struct weir__ask ask = empty_ask();
     ask.peek = true;
     ask_global(bucket, &ask, grant);
-    int64_t credit = weir__load_relaxed(&bucket->core.credit);
-    grant->remaining = weir__min(grant->remaining + credit, bucket->limit->core.rule.capacity);
+    count_credit(bucket, grant);
     uv_mutex_unlock(stripe);
 }
 
@@ -104,12 +112,10 @@ void weir__inprocess_ask(void *arg, struct weir__bucket *core, const struct weir
     struct weir__ask ask = *engine_ask;
     uv_mutex_t *stripe = stripe_of(bucket);
     uv_mutex_lock(stripe);
-    ask_global(bucket, &ask, grant);
-    if (ask.exact > 0 && (grant->exact == 0 || grant->wait_us > 0) && take_back(bucket) > 0) {
-        if (grant->exact == 0) {
-            ask_global(bucket, &ask, grant);
-        }
+    if (ask.exact > 0) {
+        (void)take_back(bucket); /* before tokens are reserved: then nothing can be put back any more (R12) */
     }
+    ask_global(bucket, &ask, grant);
     bucket->exact += grant->exact;
     uv_mutex_unlock(stripe);
 }
@@ -119,16 +125,38 @@ bool weir__inprocess_refund(struct weir_bucket *bucket, int64_t tokens)
     uv_mutex_t *stripe = stripe_of(bucket);
     uv_mutex_lock(stripe);
     int64_t credit = weir__load_relaxed(&bucket->core.credit);
-    bool admitted = tokens <= bucket->leased - credit + bucket->exact;
+    bool admitted = tokens <= bucket->leased - credit + bucket->exact - bucket->refunded;
     if (admitted) {
         struct weir__grant grant;
         struct weir__ask ask = empty_ask();
         ask.refund = tokens;
-        bucket->exact -= tokens;
+        bucket->refunded += tokens;
         ask_global(bucket, &ask, &grant);
     }
     uv_mutex_unlock(stripe);
     return admitted;
+}
+
+void weir__inprocess_adopt(struct weir_bucket *bucket)
+{
+    uv_mutex_t *stripe = stripe_of(bucket);
+    uv_mutex_lock(stripe);
+    struct weir__grant grant;
+    struct weir__ask ask = empty_ask();
+    (void)take_back(bucket); /* a lowered capacity bounds all that is there */
+    ask_global(bucket, &ask, &grant);
+    uv_mutex_unlock(stripe);
+}
+
+void weir__inprocess_count(struct weir_bucket *bucket, struct weir__inprocess_sum *sum)
+{
+    uv_mutex_t *stripe = stripe_of(bucket);
+    uv_mutex_lock(stripe);
+    sum->leased += bucket->leased;
+    sum->held += weir__load_relaxed(&bucket->core.credit);
+    sum->exact += bucket->exact;
+    sum->refunded += bucket->refunded;
+    uv_mutex_unlock(stripe);
 }
 
 bool weir__inprocess_full(struct weir_bucket *bucket)

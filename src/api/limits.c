@@ -9,13 +9,14 @@
 
 #include "api/limits.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "api/complaint.h"
-#include "api/objects.h"
+#include "api/inprocess.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "core/policy.h"
@@ -28,14 +29,12 @@
 #define WINDOW_MOST_MS UINT64_C(60000)
 #define VERSION_MOST (UINT64_C(1) << 52)
 #define DEFAULT_BUDGET_PERCENT 5.0 /* by choice: the overshoot most people accept without asking */
-#define UNSET_PERCENT (-1.0)
+#define UNSET_PERCENT (-DBL_MAX) /* what nobody writes by hand */
 #define DEFAULT_WAIT_MS 1000       /* by choice: longer than that few callers wait for one cost */
 
 void weir_limit_options_init(struct weir_limit_options *options, size_t size)
 {
-    memset(options, 0, size);
-    *options = (struct weir_limit_options){
-        .size = size,
+    struct weir_limit_options ours = {
         .capacity_tokens = WEIR_DEFAULT,
         .budget_tokens = WEIR_DEFAULT,
         .budget_percent = UNSET_PERCENT,
@@ -46,6 +45,14 @@ void weir_limit_options_init(struct weir_limit_options *options, size_t size)
         .outage = WEIR_OUTAGE_LOCAL,
         .outage_share_percent = UNSET_PERCENT,
     };
+    weir__options_init(options, size, &ours, sizeof(ours));
+}
+
+void weir__options_init(void *theirs, size_t their_size, void *ours, size_t our_size)
+{
+    memcpy(ours, &their_size, sizeof(their_size));
+    memset(theirs, 0, their_size);
+    memcpy(theirs, ours, their_size < our_size ? their_size : our_size);
 }
 
 int weir__options_copy(void *ours, size_t our_size, const void *theirs, struct weir_error *error)
@@ -282,6 +289,15 @@ int weir_limit_define(struct weir *weir, struct weir_limit **out,
     return WEIR_OK;
 }
 
+/* In process nobody else brings the new limit to a bucket that is quiet. */
+static void adopt(void *arg, struct weir__entry *entry)
+{
+    struct weir_bucket *bucket = weir__container(entry, struct weir_bucket, entry);
+    if (bucket->limit == arg) {
+        weir__inprocess_adopt(bucket);
+    }
+}
+
 int weir_limit_update(struct weir_limit *limit, const struct weir_limit_options *options,
                       struct weir_error *error)
 {
@@ -311,6 +327,9 @@ int weir_limit_update(struct weir_limit *limit, const struct weir_limit_options 
         uv_mutex_unlock(&weir->stripes[i]);
     }
     uv_mutex_unlock(&weir->driver.lock);
+    if (!weir->remote) {
+        weir__table_visit(weir->table, adopt, limit);
+    }
     weir__driver_ring(&weir->driver);
     return WEIR_OK;
 }

@@ -17,6 +17,11 @@
 #define WEIR__KEY_MAX 65536
 #define WEIR__STRIPES 64 /* locks of the in-process store; more than any machine here has cores */
 
+/* What buckets of the in-process store have given out, in tokens. */
+struct weir__inprocess_sum {
+    int64_t leased, held, exact, refunded; /* held: of leased, credit still there */
+};
+
 /* Orders: table's lock -> engine's lock (driver.lock) -> a stripe. */
 struct weir {
     struct weir__driver driver;
@@ -24,6 +29,7 @@ struct weir {
     uv_mutex_t limits_lock; /* the list of limits */
     struct weir_limit *limits;
     uv_mutex_t stripes[WEIR__STRIPES]; /* in-process buckets, by address */
+    struct weir__inprocess_sum gone; /* of buckets that were forgotten; under the table's lock */
     struct weir__tallies tallies;
 
     bool remote;
@@ -64,7 +70,8 @@ struct weir_bucket {
     /* in-process store; under the bucket's stripe */
     struct weir__token_bucket global;
     int64_t leased; /* tokens that became credit, net of those that went back */
-    int64_t exact;  /* tokens admitted without becoming credit, net of refunds */
+    int64_t exact;  /* tokens admitted without becoming credit */
+    int64_t refunded;
 
     unsigned char bytes[]; /* the store's key; the user's is its tail */
 };

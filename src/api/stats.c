@@ -4,41 +4,42 @@
  * One consistent snapshot.
  *
  * On a Redis store the loop's books are brought up to date first: every watched bucket is looked at, under the lock, and
- * the sums are read before the lock is left.  In process each bucket is counted under its stripe.
+ * the sums are read before the lock is left.  In process each bucket is counted under its stripe, and those that were
+ * forgotten besides.
  */
 
 #include <string.h>
 
-#include "api/objects.h"
+#include "api/inprocess.h"
 #include "base/num.h"
 
-struct inprocess_sum {
-    int64_t leased, held, exact;
+struct visit {
+    const struct weir *weir;
+    struct weir__inprocess_sum sum;
+    bool begun;
 };
 
+/* Under the table's lock: none can be forgotten before the last is counted. */
 static void add_bucket(void *arg, struct weir__entry *entry)
 {
-    struct inprocess_sum *sum = arg;
-    struct weir_bucket *bucket = weir__container(entry, struct weir_bucket, entry);
-    sum->leased += weir__load_relaxed(&bucket->leased);
-    sum->held += weir__load_relaxed(&bucket->core.credit);
-    sum->exact += weir__load_relaxed(&bucket->exact);
+    struct visit *visit = arg;
+    if (!visit->begun) {
+        visit->begun = true;
+        visit->sum = visit->weir->gone;
+    }
+    weir__inprocess_count(weir__container(entry, struct weir_bucket, entry), &visit->sum);
 }
 
 static void count_inprocess(struct weir *weir, struct weir_stats *s)
 {
-    struct inprocess_sum sum = {0};
-    for (int i = 0; i < WEIR__STRIPES; i++) {
-        uv_mutex_lock(&weir->stripes[i]);
-    }
-    weir__table_visit(weir->table, add_bucket, &sum);
-    for (int i = WEIR__STRIPES; i-- > 0;) {
-        uv_mutex_unlock(&weir->stripes[i]);
-    }
+    struct visit visit = {.weir = weir};
+    weir__table_visit(weir->table, add_bucket, &visit);
+    const struct weir__inprocess_sum sum = visit.sum;
     s->leased = (uint64_t)sum.leased;
     s->held = (uint64_t)sum.held;
     s->lease_spent = (uint64_t)(sum.leased - sum.held);
     s->exact_spent = (uint64_t)sum.exact;
+    s->refunded = (uint64_t)sum.refunded;
 }
 
 static void count_engine(struct weir *weir, struct weir_stats *s)

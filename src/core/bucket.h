@@ -60,11 +60,12 @@ struct weir__bucket {
     int64_t arrived;            /* since the last look: tokens new waiters want, */
     int64_t served_exact;       /* tokens waiters took outside the credit word, */
     int64_t served_credit;      /* and from it */
+    unsigned hasty;             /* waiters who cannot wait for a lease's pace: less than a horizon */
     int64_t busy_us;            /* when a token was last taken, or wanted */
     int64_t lease_after_us;     /* pace: no ask for a lease before */
     int64_t exact_after_us;     /* pace: no ask for waiters before */
     int64_t known_us;           /* when `remaining` was heard */
-    int64_t refused_cost;       /* the store has refused this many tokens, */
+    int64_t refused_cost;       /* the store's last answer has refused this many tokens; INT64_MAX: none, */
     int64_t refused_until_us;   /* and will until then; WEIR__HINT_UNKNOWN */
     int64_t heard;              /* window last heard of (R13) */
     int64_t processes;          /* last heard, >= 1 */

@@ -28,6 +28,9 @@
 #include "core/local.h"
 #include "core/queue.h"
 
+/* How often a refund that cannot be told to the store is looked at; for no reason but to be in the heap. */
+#define DEBT_LOOK_US 1000000
+
 void weir__engine_init(struct weir__engine *engine, const struct weir__engine_config *config)
 {
     *engine = (struct weir__engine){.config = *config, .seed = config->seed};
@@ -52,6 +55,7 @@ void weir__bucket_init(struct weir__bucket *bucket, struct weir__engine *engine,
         .limit = limit,
         .key = key,
         .key_len = key_len,
+        .refused_cost = INT64_MAX,
         .refused_until_us = WEIR__HINT_UNKNOWN,
         .heard = WEIR__NO_WINDOW,
         .processes = 1,
@@ -105,15 +109,19 @@ static int64_t low_at_us(const struct weir__bucket *bucket, const struct weir__p
 static int64_t next_look_us(struct weir__engine *engine, struct weir__bucket *bucket,
                             const struct weir__plan *plan, int64_t now_us)
 {
-    int64_t at = weir__leases_next_expiry_us(&bucket->leases);
+    int64_t at = weir__leases_next_us(&bucket->leases);
     bool waits = !weir__list_empty(&bucket->waiters);
     bool holds = bucket->leases.count > 0 || bucket->refund > 0;
+    bool leases = engine->config.leases && !plan->idle;
+    bool lease_next = leases && !engine->closing && (bucket->missed || !plan->sizes.exact);
 
-    if (engine->config.leases && !plan->idle && (holds || bucket->missed)) {
+    if (leases && (holds || bucket->missed || lease_next)) {
         at = weir__min(at, bucket->busy_us + plan->sizes.idle_us + 1);
     }
     if (weir__outage_is_down(&engine->outage)) {
-        return weir__min(at, weir__local_next_us(engine, bucket, now_us));
+        at = weir__min(at, weir__local_next_us(engine, bucket, now_us));
+        /* When the store is back it is told at once what is in the heap: a debt must be there. */
+        return bucket->refund > 0 ? weir__min(at, now_us + DEBT_LOOK_US) : at;
     }
     if (bucket->flight.serial != 0 || !weir__list_empty(&bucket->ready)) {
         return at; /* the answer will bring us here */
@@ -122,10 +130,9 @@ static int64_t next_look_us(struct weir__engine *engine, struct weir__bucket *bu
         return waits || bucket->missed ? weir__min(at, now_us + plan->sizes.look_us) : at;
     }
     if (waits) {
-        at = weir__min(at, weir__max(bucket->exact_after_us, now_us + 1));
+        at = weir__min(at, weir__max(plan->exact_at_us, now_us + 1));
     }
-    if (engine->config.leases && !plan->idle && !engine->closing &&
-        (bucket->missed || !plan->sizes.exact)) {
+    if (lease_next) {
         int64_t low = low_at_us(bucket, plan, now_us);
         at = weir__min(at, weir__max(bucket->lease_after_us, low));
     }
@@ -165,7 +172,7 @@ static void schedule(struct weir__engine *engine, struct weir__bucket *bucket,
     }
 
     /* Watched: a caller who finds too little need not ring, since the loop comes by itself soon, or could do nothing. */
-    bool paced = bucket->missed && bucket->lease_after_us > now_us;
+    bool paced = bucket->lease_after_us > now_us;
     bool near = flying || paced || at - now_us <= 2 * plan->sizes.look_us;
     if (near) {
         (void)weir__or_acq_rel(&bucket->gate, WEIR__GATE_WATCHED);
@@ -258,6 +265,10 @@ void weir__exchange_notice(struct weir__engine *engine, int64_t now_us)
     }
 
     all_due(engine, now_us);
+    if (state == WEIR__STORE_PROBING && weir__heap_min(&engine->due) == NULL && engine->asks == 0) {
+        weir__outage_unprobed(&engine->outage);
+        engine->noticed = engine->outage.state;
+    }
 }
 
 void weir__engine_linked(struct weir__engine *engine, bool linked, int64_t now_us)

@@ -80,15 +80,15 @@ static bool first_is_large(const struct weir__bucket *bucket)
 }
 
 /* How many waiters, from the head, the next exact part is for.  As many as the store may have tokens for, by what it
- * last said and the rate; at least one; together not above the capacity, or it could never be granted. */
+ * last said (less than what it refused) and the rate; at least one; together not above the capacity, or it could never be granted. */
 static void plan_exact(const struct weir__bucket *bucket, struct weir__plan *plan, int64_t now_us)
 {
     const struct weir__rule *rule = &bucket->limit->rule;
     int64_t most = rule->capacity;
     if (bucket->remaining != WEIR__HINT_UNKNOWN) {
         int64_t since_us = weir__max(now_us - bucket->known_us, 0);
-        most = weir__min(most, weir__add_sat(bucket->remaining + 1,
-                                             weir__rule_tokens(rule, since_us)));
+        int64_t there = weir__min(bucket->remaining + 1, bucket->refused_cost - 1);
+        most = weir__min(most, weir__add_sat(there, weir__rule_tokens(rule, since_us)));
     }
 
     bool large = first_is_large(bucket);
@@ -127,16 +127,23 @@ void weir__exchange_plan(const struct weir__engine *engine, const struct weir__b
     if (leases && bucket->missed && plan->want == 0 && situation.credit == 0) {
         plan->want = weir__max(plan->sizes.want, 1);
     }
-    /* Waiters of a bucket that leases carry are served by leases, at their pace; their exact part rides along. */
-    bool carried = engine->config.leases && !plan->sizes.exact && !first_is_large(bucket);
-    if (now_us >= bucket->exact_after_us && (!carried || now_us >= bucket->lease_after_us)) {
+    /* Waiters of a bucket that leases carry are served by leases, at their pace, and their exact part rides along; unless
+     * one of them cannot wait that long. */
+    bool carried = engine->config.leases && !plan->sizes.exact && !first_is_large(bucket) &&
+                   bucket->hasty == 0;
+    plan->exact_at_us = carried ? weir__max(bucket->exact_after_us, bucket->lease_after_us)
+                                : bucket->exact_after_us;
+    if (now_us >= plan->exact_at_us) {
         plan_exact(bucket, plan, now_us);
     }
 
     bool something = situation.credit > 0 || bucket->refund > 0 ||
                      weir__leases_unsettled(&bucket->leases);
     plan->give_back = engine->config.leases && (plan->idle || engine->closing) && something;
-    plan->any = plan->want > 0 || plan->covers > 0 || plan->give_back;
+    /* Whoever is looked at may carry the probe, though it be a look at the store and nothing more: else a policy that
+     * answers everyone at once would leave nobody to ask, and the outage would never end. */
+    bool probes = engine->outage.state == WEIR__STORE_PROBING && !engine->closing;
+    plan->any = plan->want > 0 || plan->covers > 0 || plan->give_back || probes;
 }
 
 static void cover(struct weir__bucket *bucket, unsigned covers)
@@ -228,18 +235,30 @@ static void pace(struct weir__engine *engine, struct weir__bucket *bucket,
     }
 }
 
-/* L6 for waiters: the more processes wait for the same tokens, the less often each asks. */
-static void pace_waiters(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us)
+/* L6 for waiters: the more processes wait for the same tokens, the less often each asks.  In a bucket that leases carry
+ * whoever comes meanwhile, and cannot wait, is refused here; in an exact one the store's word alone counts. */
+static void pace_waiters(struct weir__engine *engine, struct weir__bucket *bucket,
+                         const struct weir__grant *grant, int64_t now_us)
 {
-    const struct weir__waiter *first = weir__queue_first(bucket);
-    if (first == NULL) {
-        return;
-    }
     struct weir__situation situation = situation_of(engine, bucket);
+    struct weir__sizes sizes;
+    weir__policy_sizes(&sizes, &situation);
     int64_t crowd_us = weir__policy_pace_scarce_us(&situation, 0, 0, &engine->seed);
     int64_t at_us = now_us + weir__min(crowd_us, CROWD_MOST_US);
-    bucket->exact_after_us =
-        weir__max(bucket->exact_after_us, weir__min(at_us, first->until_us));
+    const struct weir__waiter *first = weir__queue_first(bucket);
+    if (sizes.exact) {
+        if (first != NULL && grant->exact == 0) {
+            at_us = weir__min(at_us, first->until_us);
+            bucket->exact_after_us = weir__max(bucket->exact_after_us, at_us);
+        }
+        return;
+    }
+    if (grant->remaining < weir__max(1, situation.rule->budget / 16)) {
+        bucket->exact_after_us = weir__max(bucket->exact_after_us, at_us);
+        bucket->refused_cost = 1;
+        bucket->refused_until_us = bucket->exact_after_us;
+        weir__store_relaxed(&bucket->retry_at_us, bucket->refused_until_us);
+    }
 }
 
 static void note(struct weir__bucket *bucket, const struct weir__ask *ask,
@@ -252,9 +271,10 @@ static void note(struct weir__bucket *bucket, const struct weir__ask *ask,
     weir__store_relaxed(&bucket->reset_at_us, weir__add_sat(now_us, grant->reset_after_us));
 
     bool nothing = grant->lease == 0 && grant->exact == 0;
+    bool refused = nothing && grant->retry_after_us > 0;
+    bucket->refused_cost = refused ? weir__max(weir__max(ask->exact, ask->least), 1) : INT64_MAX;
     bucket->refused_until_us = WEIR__HINT_UNKNOWN;
-    if (nothing && grant->retry_after_us > 0 && grant->version == bucket->limit->rule.version) {
-        bucket->refused_cost = weir__max(weir__max(ask->exact, ask->least), 1);
+    if (refused && grant->version == bucket->limit->rule.version) {
         bucket->refused_until_us = weir__add_sat(now_us, grant->retry_after_us);
         weir__store_relaxed(&bucket->retry_at_us, bucket->refused_until_us);
     }
@@ -289,9 +309,8 @@ void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucke
 
     weir__exchange_observe(engine, bucket, now_us);
     note(bucket, ask, grant, now_us);
-    if (grant->lease > 0) {
-        weir__leases_add(&bucket->leases, grant->window, grant->lease, flight.sent_us,
-                         grant->life_us, now_us);
+    if (grant->lease > 0 && weir__leases_add(&bucket->leases, grant->window, grant->lease,
+                                             flight.sent_us, grant->life_us, now_us)) {
         weir__demand_granted(&bucket->demand, now_us);
         bucket->missed = false;
     }
@@ -300,8 +319,8 @@ void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucke
     }
     weir__queue_serve(engine, bucket);
     weir__queue_deliver(engine, bucket, ask, grant, late, now_us);
-    if (ask->exact > 0 && grant->exact == 0) {
-        pace_waiters(engine, bucket, now_us);
+    if (ask->exact > 0) {
+        pace_waiters(engine, bucket, grant, now_us);
     }
     weir__exchange_notice(engine, now_us);
     weir__engine_look(engine, bucket, now_us);

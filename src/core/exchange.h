@@ -15,6 +15,7 @@ struct weir__plan {
     int64_t exact;   /* for the first `covers` waiters */
     unsigned covers;
     int64_t wait_us; /* the exact part may be reserved up to this far ahead */
+    int64_t exact_at_us; /* when waiters may be asked for */
 };
 
 /* What would be asked now, were an ask sent. */

@@ -81,14 +81,14 @@ static int64_t void_after(const struct weir__leases *leases, int64_t spent, int6
     return gone;
 }
 
-/* A lease with nothing left to say: dead, and settled or no longer counted by the store. */
+/* A lease with nothing left to say: no credit, and settled or no longer counted by the store. */
 static void forget(struct weir__leases *leases, int64_t now_us)
 {
     unsigned kept = 0;
     for (unsigned i = 0; i < leases->count; i++) {
         const struct weir__lease *lease = &leases->at[i];
         bool unsettled = lease->spent > 0 && now_us < lease->over_us;
-        if (lease->left > 0 || unsettled || now_us < lease->expires_us) {
+        if (lease->left > 0 || unsettled) {
             leases->at[kept++] = *lease;
         }
     }
@@ -126,9 +126,9 @@ static void remove_at(struct weir__leases *leases, unsigned i)
     }
 }
 
-/* Frees a place by joining two neighbours of one window; the earlier times count for both, which is the safe
- * side.  Live leases belong to two windows at most, so there is a pair; only a store that forgot its windows
- * again and again leaves none, and then the oldest lease is let go, credit and account. */
+/* Frees a place by joining two neighbours of one window.  The later times count for both: the store keeps the account
+ * of a window for the last lease in it (R3).  Live leases belong to two windows at most, so there is a pair; only a
+ * store that forgot its windows again and again leaves none, and then the oldest lease is let go, credit and account. */
 static void make_room(struct weir__leases *leases, int64_t now_us)
 {
     for (unsigned i = 0; i + 1 < leases->count; i++) {
@@ -137,8 +137,8 @@ static void make_room(struct weir__leases *leases, int64_t now_us)
         if (older->window == newer->window) {
             newer->left += older->left;
             newer->spent += older->spent;
-            newer->expires_us = weir__min(older->expires_us, newer->expires_us);
-            newer->over_us = weir__min(older->over_us, newer->over_us);
+            newer->expires_us = weir__max(older->expires_us, newer->expires_us);
+            newer->over_us = weir__max(older->over_us, newer->over_us);
             remove_at(leases, i);
             return;
         }
@@ -155,14 +155,18 @@ static void make_room(struct weir__leases *leases, int64_t now_us)
 #define OVER_NUMERATOR 7
 #define OVER_DENOMINATOR 24
 
-void weir__leases_add(struct weir__leases *leases, int64_t window, int64_t tokens, int64_t sent_us,
+bool weir__leases_add(struct weir__leases *leases, int64_t window, int64_t tokens, int64_t sent_us,
                       int64_t life_us, int64_t now_us)
 {
     WEIR__ASSERT(tokens > 0 && life_us >= 0);
+    int64_t expires_us = weir__add_sat(sent_us, life_us);
+    if (now_us >= expires_us) { /* the answer took longer than the lease lives */
+        book(leases, &(struct weir__ledger){.granted = tokens, .expired = tokens});
+        return false;
+    }
     if (leases->count == WEIR__LEASES_MAX) {
         make_room(leases, now_us);
     }
-    int64_t expires_us = weir__add_sat(sent_us, life_us);
     int64_t slack_us = weir__mul_div(life_us, OVER_NUMERATOR, OVER_DENOMINATOR);
     leases->at[leases->count++] = (struct weir__lease){
         .window = window,
@@ -172,6 +176,7 @@ void weir__leases_add(struct weir__leases *leases, int64_t window, int64_t token
     };
     book(leases, &(struct weir__ledger){.granted = tokens});
     (void)weir__add_relaxed(leases->credit, tokens);
+    return true;
 }
 
 /* Takes up to `tokens` of credit from callers in one step; returns how many. */
@@ -257,13 +262,12 @@ int64_t weir__leases_refund(struct weir__leases *leases, int64_t tokens, int64_t
     return again;
 }
 
-int64_t weir__leases_next_expiry_us(const struct weir__leases *leases)
+int64_t weir__leases_next_us(const struct weir__leases *leases)
 {
     int64_t next = INT64_MAX;
     for (unsigned i = 0; i < leases->count; i++) {
-        if (leases->at[i].left > 0) {
-            next = weir__min(next, leases->at[i].expires_us);
-        }
+        const struct weir__lease *lease = &leases->at[i];
+        next = weir__min(next, lease->left > 0 ? lease->expires_us : lease->over_us);
     }
     return next;
 }

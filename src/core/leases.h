@@ -48,8 +48,9 @@ void weir__leases_init(struct weir__leases *leases, int64_t *credit, struct weir
  * left to say.  Returns what was spent since the last look. */
 int64_t weir__leases_look(struct weir__leases *leases, int64_t now_us);
 
-/* A grant of `tokens` > 0 came; it lives `life_us` from the send of its ask (R6).  Look first. */
-void weir__leases_add(struct weir__leases *leases, int64_t window, int64_t tokens, int64_t sent_us,
+/* A grant of `tokens` > 0 came; it lives `life_us` from the send of its ask (R6).  Look first.  Returns whether it is
+ * credit now; one that has died on its way is not. */
+bool weir__leases_add(struct weir__leases *leases, int64_t window, int64_t tokens, int64_t sent_us,
                       int64_t life_us, int64_t now_us);
 
 /* Takes up to `tokens` of credit away from callers, oldest first, and notes them in rows to be sent with the
@@ -65,7 +66,8 @@ bool weir__leases_unsettled(const struct weir__leases *leases);
  * are not yet settled and whose lease lives.  The rest must travel to the store. */
 int64_t weir__leases_refund(struct weir__leases *leases, int64_t tokens, int64_t now_us);
 
-/* When the next live lease with credit dies; INT64_MAX: none. */
-int64_t weir__leases_next_expiry_us(const struct weir__leases *leases);
+/* When the next lease changes by time alone: its credit dies, or what was spent of it need not be settled any more;
+ * INT64_MAX: none is held. */
+int64_t weir__leases_next_us(const struct weir__leases *leases);
 
 #endif

@@ -70,7 +70,7 @@ static void serve_share(struct weir__engine *engine, struct weir__bucket *bucket
     if (grant > 0) {
         bucket->local_from_us += share_time_us(bucket, grant);
         int64_t life_us = bucket->limit->rule.window_us * 3 / 4;
-        weir__leases_add(&bucket->leases, WEIR__NO_WINDOW, grant, now_us, life_us, now_us);
+        (void)weir__leases_add(&bucket->leases, WEIR__NO_WINDOW, grant, now_us, life_us, now_us);
         weir__demand_granted(&bucket->demand, now_us);
         engine->counts.outage_spent += (uint64_t)grant;
         bucket->missed = false;
@@ -124,6 +124,10 @@ void weir__local_broken(struct weir__engine *engine, struct weir__bucket *bucket
 
 void weir__local_serve(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us)
 {
+    if (bucket->limit->outage != WEIR__OUTAGE_LOCAL) {
+        /* Nobody is over a limit now. */
+        (void)weir__and_acq_rel(&bucket->gate, ~WEIR__GATE_REFUSE);
+    }
     switch (bucket->limit->outage) {
     case WEIR__OUTAGE_OPEN:
         let_through(engine, bucket);
@@ -140,12 +144,15 @@ void weir__local_serve(struct weir__engine *engine, struct weir__bucket *bucket,
 int64_t weir__local_next_us(const struct weir__engine *engine, const struct weir__bucket *bucket,
                             int64_t now_us)
 {
-    if (bucket->limit->outage != WEIR__OUTAGE_LOCAL ||
-        (!bucket->missed && weir__list_empty(&bucket->waiters))) {
+    struct weir__plan plan;
+    if (!bucket->missed && weir__list_empty(&bucket->waiters)) {
         return INT64_MAX;
     }
-    struct weir__plan plan;
     weir__exchange_plan(engine, bucket, &plan, now_us);
+    if (bucket->limit->outage != WEIR__OUTAGE_LOCAL) {
+        /* Callers decide by themselves; the loop stays, to be the one who asks when the store is back. */
+        return now_us + 2 * plan.sizes.look_us;
+    }
     int64_t token_us = weir__add_sat(bucket->local_from_us, share_time_us(bucket, 1));
     return weir__max(token_us, now_us + plan.sizes.look_us);
 }

@@ -11,6 +11,7 @@
  *                                         |   (or linked again)      |
  *                                         +--------------------------+
  *     any state, the connection is gone: DOWN
+ *     PROBING, and no bucket has anything to ask: SUSPECT, so that who comes next is not refused, but finds out
  *
  * Path of a token: core/engine sends no ask while this says DOWN, and one while it says PROBING; the buckets are
  * then served by their outage policy.
@@ -49,6 +50,13 @@ void weir__outage_unlinked(struct weir__outage *outage)
 {
     outage->linked = false;
     go_down(outage);
+}
+
+void weir__outage_unprobed(struct weir__outage *outage)
+{
+    if (outage->state == WEIR__STORE_PROBING) {
+        outage->state = WEIR__STORE_SUSPECT;
+    }
 }
 
 void weir__outage_answered(struct weir__outage *outage)

@@ -69,6 +69,11 @@ static int64_t horizon_us(const struct weir__rule *rule, int64_t rtt_p50_us)
     return weir__max(wished, 2 * rtt_p50_us);
 }
 
+int64_t weir__policy_horizon_us(const struct weir__rule *rule, const struct weir__rtt *rtt)
+{
+    return horizon_us(rule, weir__rtt_p50_us(rtt));
+}
+
 bool weir__policy_feasible(const struct weir__rule *rule, int64_t rtt_p50_us)
 {
     return budget_time_us(rule) >= 3.0 * (double)rtt_p50_us;

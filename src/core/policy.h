@@ -41,6 +41,9 @@ struct weir__sizes {
     int64_t idle_us;    /* after this long without a taker credit goes back */
 };
 
+/* L1 alone. */
+int64_t weir__policy_horizon_us(const struct weir__rule *rule, const struct weir__rtt *rtt);
+
 void weir__policy_sizes(struct weir__sizes *sizes, const struct weir__situation *situation);
 
 /* L6: how long to wait after a grant that was cut because the global bucket is short, or after nothing because

@@ -50,6 +50,7 @@ void weir__queue_finish(struct weir__engine *engine, struct weir__waiter *waiter
 {
     weir__list_remove(&waiter->line);
     weir__heap_remove(&engine->deadlines, &waiter->deadline);
+    waiter->bucket->hasty -= waiter->hasty;
     wait_less(engine, waiter->bucket);
     answer(engine, waiter, verdict, reason, retry_after_us);
 }
@@ -85,13 +86,14 @@ static void spend_exact(struct weir__engine *engine, struct weir__bucket *bucket
 }
 
 /* R12: the tokens are ours `wait` after the script ran.  Our clock starts at the reply, which is later, and runs
- * wait / 32 longer, since it may be fast. */
+ * wait / 32 longer, since it may be fast.  Those of one grant come a microsecond apart, so that they stay in order. */
 static void reserve(struct weir__engine *engine, struct weir__waiter *waiter, int64_t wait_us,
-                    int64_t now_us)
+                    int64_t place, int64_t now_us)
 {
     weir__list_remove(&waiter->line);
     waiter->reserved = true;
-    weir__heap_update(&engine->deadlines, &waiter->deadline, now_us + wait_us + wait_us / 32 + 1);
+    int64_t due_us = now_us + wait_us + wait_us / 32 + 1;
+    weir__heap_update(&engine->deadlines, &waiter->deadline, due_us + place);
 }
 
 /* When `need` tokens will be in the store if nobody else takes any: not before `least_us`, surely by `surely_us`.  The
@@ -184,6 +186,7 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
     }
 
     int64_t surplus = grant->exact;
+    int64_t place = 0;
     struct weir__waiter *next;
     for (struct weir__waiter *w = weir__queue_first(bucket); w != NULL && w->covered; w = next) {
         next = weir__queue_after(bucket, w);
@@ -192,7 +195,7 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
             answer_look(engine, w, grant);
         } else if (grant->exact > 0 && grant->wait_us > 0) {
             surplus -= w->cost;
-            reserve(engine, w, grant->wait_us, now_us);
+            reserve(engine, w, grant->wait_us, place++, now_us);
         } else if (grant->exact > 0) {
             surplus -= w->cost;
             spend_exact(engine, bucket, w->cost);
@@ -220,6 +223,23 @@ void weir__queue_uncover(struct weir__bucket *bucket)
     }
 }
 
+/* Nothing came in time.  An ask of its own was refused; or none was sent, since the bucket is known to be short and
+ * leases are paced; or the store did not answer. */
+static void time_out(struct weir__engine *engine, struct weir__waiter *w, int64_t now_us)
+{
+    const struct weir__bucket *bucket = w->bucket;
+    bool paced = !w->covered && engine->outage.state == WEIR__STORE_UP &&
+                 (weir__load_relaxed(&bucket->gate) & WEIR__GATE_REFUSE) != 0;
+    if (!w->refused && !paced) {
+        weir__queue_finish(engine, w, WEIR__UNAVAILABLE, WEIR__REASON_DEADLINE, WEIR__TIME_UNKNOWN);
+        return;
+    }
+    int64_t at_us = w->refused ? bucket->refused_until_us : bucket->lease_after_us;
+    weir__queue_finish(engine, w, WEIR__DENIED, WEIR__REASON_OVER_LIMIT,
+                       at_us == WEIR__HINT_UNKNOWN || at_us < now_us ? WEIR__TIME_UNKNOWN
+                                                                     : at_us - now_us);
+}
+
 void weir__queue_tick(struct weir__engine *engine, int64_t now_us)
 {
     struct weir__heap_node *node;
@@ -229,15 +249,8 @@ void weir__queue_tick(struct weir__engine *engine, int64_t now_us)
         if (w->reserved) {
             spend_exact(engine, bucket, w->cost);
             weir__queue_finish(engine, w, WEIR__ALLOWED, WEIR__REASON_WITHIN_LIMIT, 0);
-        } else if (w->refused) {
-            int64_t left = bucket->refused_until_us - now_us;
-            weir__queue_finish(engine, w, WEIR__DENIED, WEIR__REASON_OVER_LIMIT,
-                               bucket->refused_until_us == WEIR__HINT_UNKNOWN || left < 0
-                                   ? WEIR__TIME_UNKNOWN
-                                   : left);
         } else {
-            weir__queue_finish(engine, w, WEIR__UNAVAILABLE, WEIR__REASON_DEADLINE,
-                               WEIR__TIME_UNKNOWN);
+            time_out(engine, w, now_us);
         }
         weir__engine_look(engine, bucket, now_us);
     }
@@ -248,7 +261,7 @@ void weir__engine_wait(struct weir__engine *engine, struct weir__waiter *waiter,
     struct weir__bucket *bucket = waiter->bucket;
     weir__list_init(&waiter->line);
     weir__heap_node_init(&waiter->deadline);
-    waiter->covered = waiter->refused = waiter->reserved = false;
+    waiter->hasty = waiter->covered = waiter->refused = waiter->reserved = false;
 
     if (engine->closing) {
         answer(engine, waiter, WEIR__UNAVAILABLE, WEIR__REASON_CLOSED, WEIR__TIME_UNKNOWN);
@@ -268,6 +281,9 @@ void weir__engine_wait(struct weir__engine *engine, struct weir__waiter *waiter,
                bucket->refused_until_us - now_us);
         return;
     }
+    int64_t horizon_us = weir__policy_horizon_us(&bucket->limit->rule, &engine->rtt);
+    waiter->hasty = waiter->until_us - now_us < horizon_us;
+    bucket->hasty += waiter->hasty;
     weir__list_append(&bucket->waiters, &waiter->line);
     weir__heap_insert(&engine->deadlines, &waiter->deadline, waiter->answer_us);
     if (bucket->waiting++ == 0) {

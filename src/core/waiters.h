@@ -39,6 +39,7 @@ struct weir__waiter {
     int64_t cost;      /* 0: a look */
     int64_t until_us;  /* our clock: tokens later than this are of no use */
     int64_t answer_us; /* our clock: must be answered by then */
+    bool hasty;        /* came with less patience than a horizon */
     bool covered;      /* the exact part of the ask in flight is for it, among others */
     bool refused;      /* the store has said no */
     bool reserved;     /* its tokens are ours once they are due (R12) */

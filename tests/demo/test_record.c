@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The demo's judge must itself be right: a record that breaks the promise is found, in whatever interval and
- * over however many threads it is spread, and one that keeps it is not.  Last, random records against
- * an oracle that tries every interval; the seed is printed, and WEIR_SEED replays it.
+ * The demo's judge must itself be right: a record that breaks the promise is found, in whatever
+ * interval and over however many threads it is spread, and one that keeps it is not.  Last, random
+ * records against an oracle that tries every interval; the seed is printed, and WEIR_SEED replays
+ * it.
  */
 #include "record.h"
 
