@@ -6,8 +6,8 @@
  * weir: a two-tier rate limiter.
  *
  * May this key do this now?  A lock-free bucket inside the process answers almost every request in
- * nanoseconds.  It leases batches of tokens from a global bucket in Redis, so that many processes on
- * many machines share one limit.
+ * nanoseconds.  It leases batches of tokens from a global bucket in Redis, so that many processes
+ * on many machines share one limit.
  *
  * THE PROMISE.  A limit is (rate r, capacity C, budget E).  For every key, over every interval of
  * length t, summed over every process:
@@ -25,10 +25,10 @@
  *     weir_try_acquire()     take tokens, or be refused, now
  *     weir_close()           gives back what was leased and not spent
  *
- * READING A DECLARATION.  Each comment says, in this order: what the call does; Thread, from where it
- * may be called; Owns, who owns what is passed; Returns, each value that can come; the unit of every
- * number stands in its name.  Calls that return int return a verdict or WEIR_OK (both >= 0), or an
- * error (< 0).  A denial is not an error, and neither is a store that is down.
+ * READING A DECLARATION.  Each comment says, in this order: what the call does; Thread, from where
+ * it may be called; Owns, who owns what is passed; Returns, each value that can come; the unit of
+ * every number stands in its name.  Calls that return int return a verdict or WEIR_OK (both >= 0),
+ * or an error (< 0).  A denial is not an error, and neither is a store that is down.
  *
  * LIFETIMES.  struct weir outlives its limits, and limits live as long as their weir.  A bucket is
  * counted: each weir_bucket_get() is paired with one weir_bucket_unref().  All three are opaque.
@@ -62,12 +62,13 @@ WEIR_API const char *weir_version(void);
 
 /* Number, name, meaning, what to do.  The numbers are part of the ABI and never change. */
 #define WEIR_ERRORS(X)                                                                             \
-    X(-1, WEIR_EINVAL, "an argument or a field is not valid", "read the error's text: it names it") \
-    X(-2, WEIR_ENOMEM, "memory could not be had", "free memory, or lower max_keys")                 \
-    X(-3, WEIR_ECLOSED, "the weir is closing or closed", "stop calling it")                         \
-    X(-4, WEIR_EFULL, "a bound of this weir is reached", "raise the bound that the text names")     \
-    X(-5, WEIR_ESYSTEM, "the operating system refused", "read the error's text")                    \
-    X(-6, WEIR_EEXIST, "a limit of this name exists", "use weir_limit_update to change it")         \
+    X(-1, WEIR_EINVAL, "an argument or a field is not valid",                                      \
+      "read the error's text: it names it")                                                        \
+    X(-2, WEIR_ENOMEM, "memory could not be had", "free memory, or lower max_keys")                \
+    X(-3, WEIR_ECLOSED, "the weir is closing or closed", "stop calling it")                        \
+    X(-4, WEIR_EFULL, "a bound of this weir is reached", "raise the bound that the text names")    \
+    X(-5, WEIR_ESYSTEM, "the operating system refused", "read the error's text")                   \
+    X(-6, WEIR_EEXIST, "a limit of this name exists", "use weir_limit_update to change it")        \
     X(-7, WEIR_ETHREAD, "this call would block the loop's own thread", "call it from another one")
 
 enum weir_code {
@@ -96,12 +97,12 @@ WEIR_API const char *weir_code_advice(int code);
 
 enum weir_log_level { WEIR_LOG_ERROR = 1, WEIR_LOG_WARN = 2, WEIR_LOG_INFO = 3 };
 
-/* Thread: the loop's, one call at a time.  `text` is one line without its end, borrowed for the call;
- * it never holds a password.  Must not call back into the weir. */
+/* Thread: the loop's, one call at a time.  `text` is one line without its end, borrowed for the
+ * call; it never holds a password.  Must not call back into the weir. */
 typedef void (*weir_log_fn)(void *arg, enum weir_log_level level, const char *text);
 
-/* A monotonic clock in nanoseconds that goes on while the machine is suspended.  Thread: any, many at
- * once. */
+/* A monotonic clock in nanoseconds that goes on while the machine is suspended.  Thread: any, many
+ * at once. */
 typedef uint64_t (*weir_clock_fn)(void *arg);
 
 struct weir_options {
@@ -117,17 +118,20 @@ struct weir_options {
      * borrowed: the host runs it, and calls weir_open and weir_close on its thread. */
     struct uv_loop_s *loop;
 
-    const char *key_prefix; /* keys are {prefix}:{limit}:{key}; 1..64 bytes; default "weir"; copied */
+    /* keys are {prefix}:{limit}:{key}; 1..64 bytes; default "weir"; copied */
+    const char *key_prefix;
 
     uint64_t ask_timeout_ms;     /* 1..60000, default 100: an answer later than this is lost */
     uint64_t connect_timeout_ms; /* 1..60000, default 1000: name, connect, log in, load scripts */
     uint64_t max_keys;           /* 1..2^26, default 1000000: buckets held at once */
     uint64_t max_waiters;        /* 1..2^26, default 65536: callers waiting at once */
-    uint64_t max_asks;           /* 1..65536, default 1024: asks on their way to the store at once */
+    /* 1..65536, default 1024: asks on their way to the store at once */
+    uint64_t max_asks;
 
     weir_log_fn log; /* default: none; the library never writes to stdout or stderr */
     void *log_arg;
-    weir_clock_fn clock_ns; /* default: CLOCK_BOOTTIME.  For tests: leases follow it, timers do not */
+    /* default: CLOCK_BOOTTIME.  For tests: leases follow it, timers do not */
+    weir_clock_fn clock_ns;
     void *clock_arg;
 };
 
@@ -141,35 +145,39 @@ WEIR_API void weir_options_init(struct weir_options *options, size_t size);
 WEIR_API int weir_open(struct weir **out, const struct weir_options *options,
                        struct weir_error *error);
 
-/* Closes: answers every waiter (UNAVAILABLE, CLOSED), gives back unspent leases, ends the connection,
- * frees everything, then calls `closed(arg)` once, on the loop's thread, or from nowhere if NULL.
- * Handles of buckets may still be unref'ed afterwards, and acquires through them answer WEIR_ECLOSED.
- * Calls that take the weir, a limit or a key must be over by then; those that take a bucket may go on.
- * Takes at most ask_timeout_ms, and longer only while the system's resolver works on the store's name.
- * With a borrowed loop, keep running the loop until `closed`; after it,
+/* Closes: answers every waiter (UNAVAILABLE, CLOSED), gives back unspent leases, ends the
+ * connection, frees everything, then calls `closed(arg)` once, on the loop's thread, or from
+ * nowhere if NULL.  Handles of buckets may still be unref'ed afterwards, and acquires through them
+ * answer WEIR_ECLOSED.  Calls that take the weir, a limit or a key must be over by then; those that
+ * take a bucket may go on.
+ * Takes at most ask_timeout_ms, and longer only while the system's resolver works on the store's
+ * name.  With a borrowed loop, keep running the loop until `closed`; after it,
  * nothing of the weir is left on it.
  * Thread: any; with a borrowed loop, the loop's.  Owns: takes the weir; do not use it again.
  * Returns WEIR_OK, or WEIR_ECLOSED when it is closing already. */
 WEIR_API int weir_close(struct weir *weir, void (*closed)(void *arg), void *arg);
 
 /* weir_close for a weir with its own thread, waiting until all is done.
- * Thread: any but the loop's.  Returns WEIR_OK, WEIR_ECLOSED; WEIR_ETHREAD on the loop's thread or with
- * a borrowed loop. */
+ * Thread: any but the loop's.  Returns WEIR_OK, WEIR_ECLOSED; WEIR_ETHREAD on the loop's thread or
+ * with a borrowed loop. */
 WEIR_API int weir_close_wait(struct weir *weir);
 
-/* ---- Limits ------------------------------------------------------------------------------------ */
+/* ---- Limits ---------------------------------------------------------------------------------- */
 
 /* What a limit does while the store cannot be asked. */
 enum weir_outage_policy {
-    WEIR_OUTAGE_LOCAL = 1,  /* this process admits rate * share; adds share*r*outage to the promise */
-    WEIR_OUTAGE_OPEN = 2,   /* everything is allowed, reason WEIR_STORE_DOWN: no promise meanwhile */
+    /* this process admits rate * share; adds share*r*outage to the promise */
+    WEIR_OUTAGE_LOCAL = 1,
+    /* everything is allowed, reason WEIR_STORE_DOWN: no promise meanwhile */
+    WEIR_OUTAGE_OPEN = 2,
     WEIR_OUTAGE_CLOSED = 3, /* everything is WEIR_UNAVAILABLE: the promise holds */
 };
 
 struct weir_limit_options {
     size_t size; /* set by weir_limit_options_init */
 
-    const char *name; /* 1..64 bytes without '{', '}', ':' and control bytes; part of every key; copied */
+    /* 1..64 bytes without '{', '}', ':' and control bytes; part of every key; copied */
+    const char *name;
 
     /* The rate: `rate_tokens` per `rate_period_us`.  Each 1..10^12; together at most 10^9 tokens a
      * second.  Kept as an exact fraction. */
@@ -178,9 +186,10 @@ struct weir_limit_options {
 
     uint64_t capacity_tokens; /* C, 1..10^9: the burst.  Default max(1, tokens per second) */
 
-    /* E, the budget: tokens leased and not yet spent, over all processes.  0..C.  In tokens, or else in
-     * percent of C (0..100).  Default 5 %.  0 makes every decision exact: one call to the store each,
-     * and weir_try_acquire then always answers WEIR_COLD on a Redis store. */
+    /* E, the budget: tokens leased and not yet spent, over all processes.  0..C.  In tokens, or
+     * else in percent of C (0..100).  Default 5 %, at least 1.  0 makes every decision exact: one
+     * call to the store each, and weir_try_acquire then always answers WEIR_COLD on a Redis
+     * store. */
     uint64_t budget_tokens;
     double budget_percent;
 
@@ -193,8 +202,8 @@ struct weir_limit_options {
     uint64_t version;
 
     enum weir_outage_policy outage; /* default WEIR_OUTAGE_LOCAL */
-    /* WEIR_OUTAGE_LOCAL: this process's part, 0..100.  Default: 1/N of the processes last seen on the
-     * key, and 10 before any was. */
+    /* WEIR_OUTAGE_LOCAL: this process's part, 0..100.  Default: 1/N of the processes last seen on
+     * the key, and 10 before any was. */
     double outage_share_percent;
 };
 
@@ -203,17 +212,18 @@ WEIR_API void weir_limit_options_init(struct weir_limit_options *options, size_t
 
 /* Defines a limit.  It lives as long as the weir.
  * Thread: any.  Owns: options are copied; *out belongs to the weir.
- * Returns WEIR_OK; WEIR_EINVAL, WEIR_ENOMEM, WEIR_EEXIST, WEIR_ECLOSED with *error (or NULL) filled. */
+ * Returns WEIR_OK; WEIR_EINVAL, WEIR_ENOMEM, WEIR_EEXIST, WEIR_ECLOSED with *error (or NULL)
+ * filled. */
 WEIR_API int weir_limit_define(struct weir *weir, struct weir_limit **out,
                                const struct weir_limit_options *options, struct weir_error *error);
 
-/* Changes a limit while it runs.  The name stays.  Tokens accrued until now count at the old rate; what
- * is above a lowered capacity is lost; nothing is granted afresh.  On failure nothing changes.
+/* Changes a limit while it runs.  The name stays.  Tokens accrued until now count at the old rate;
+ * what is above a lowered capacity is lost; nothing is granted afresh.  On failure nothing changes.
  * Thread: any.  Returns as weir_limit_define, but for WEIR_EEXIST. */
 WEIR_API int weir_limit_update(struct weir_limit *limit, const struct weir_limit_options *options,
                                struct weir_error *error);
 
-/* ---- Buckets --------------------------------------------------------------------------------------- */
+/* ---- Buckets --------------------------------------------------------------------------------- */
 
 /* Finds or makes the bucket of a key.  Keys are bytes: any, also none.
  * Thread: any.  Owns: key is copied; *out is the caller's until weir_bucket_unref.
@@ -226,7 +236,7 @@ WEIR_API int weir_bucket_get(struct weir_limit *limit, const void *key, size_t k
 WEIR_API struct weir_bucket *weir_bucket_ref(struct weir_bucket *bucket);
 WEIR_API void weir_bucket_unref(struct weir_bucket *bucket);
 
-/* ---- Verdicts ---------------------------------------------------------------------------------------- */
+/* ---- Verdicts -------------------------------------------------------------------------------- */
 
 enum weir_verdict {
     WEIR_DENIED = 0,      /* over the limit: a 429 */
@@ -236,14 +246,14 @@ enum weir_verdict {
 };
 
 /* Why.  Number, name, text for people. */
-#define WEIR_REASONS(X)                                                                    \
-    X(0, WEIR_WITHIN_LIMIT, "within the limit")                                             \
-    X(1, WEIR_OVER_LIMIT, "over the limit")                                                 \
-    X(2, WEIR_COLD, "no tokens leased here yet; they are being asked for")                  \
-    X(3, WEIR_COST_ABOVE_CAPACITY, "the cost is more than the capacity, now and for ever")  \
-    X(4, WEIR_STORE_DOWN, "the store cannot be asked; the outage policy decided")           \
-    X(5, WEIR_DEADLINE, "no answer from the store before the deadline")                     \
-    X(6, WEIR_BUSY, "too many callers are waiting")                                         \
+#define WEIR_REASONS(X)                                                                            \
+    X(0, WEIR_WITHIN_LIMIT, "within the limit")                                                    \
+    X(1, WEIR_OVER_LIMIT, "over the limit")                                                        \
+    X(2, WEIR_COLD, "no tokens leased here yet; they are being asked for")                         \
+    X(3, WEIR_COST_ABOVE_CAPACITY, "the cost is more than the capacity, now and for ever")         \
+    X(4, WEIR_STORE_DOWN, "the store cannot be asked; the outage policy decided")                  \
+    X(5, WEIR_DEADLINE, "no answer from the store before the deadline")                            \
+    X(6, WEIR_BUSY, "too many callers are waiting")                                                \
     X(7, WEIR_CLOSED, "the weir was closed")
 
 enum weir_reason {
@@ -262,13 +272,14 @@ WEIR_API const char *weir_verdict_name(int verdict);
 struct weir_result {
     enum weir_verdict verdict;
     enum weir_reason reason;
-    int64_t limit_tokens;     /* capacity */
-    int64_t remaining_tokens; /* 0..capacity, or WEIR_UNKNOWN; as old as the last answer of the store */
-    int64_t retry_after_us;   /* 0 when allowed; rounded up; WEIR_UNKNOWN, WEIR_NEVER */
-    int64_t reset_after_us;   /* until the bucket is full again; WEIR_UNKNOWN */
+    int64_t limit_tokens; /* capacity */
+    /* 0..capacity, or WEIR_UNKNOWN; as old as the last answer of the store */
+    int64_t remaining_tokens;
+    int64_t retry_after_us; /* 0 when allowed; rounded up; WEIR_UNKNOWN, WEIR_NEVER */
+    int64_t reset_after_us; /* until the bucket is full again; WEIR_UNKNOWN */
 };
 
-/* ---- The three verbs ------------------------------------------------------------------------------- */
+/* ---- The three verbs ------------------------------------------------------------------------- */
 
 /*
  * One meaning in all: take `cost` tokens, all of them or none.
@@ -279,21 +290,26 @@ struct weir_result {
 
 /* Takes now or not at all; never waits, never blocks.
  * Thread: any.
- * Returns WEIR_ALLOWED; WEIR_DENIED (OVER_LIMIT; COLD where nothing is leased here yet: the lease is
- * asked for, and the next call may find it); WEIR_UNAVAILABLE; WEIR_ECLOSED.
- * Cost: allowed, one atomic take, no clock, no lock, no allocation, no system call; denied, two loads. */
-WEIR_API int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result);
+ * Returns WEIR_ALLOWED; WEIR_DENIED (OVER_LIMIT; COLD where nothing is leased here yet: the lease
+ * is asked for, and the next call may find it); WEIR_UNAVAILABLE; WEIR_ECLOSED.
+ * Cost: allowed, one atomic take, no clock, no lock, no allocation, no system call; denied, two
+ * loads and a count of this thread's own.  The in-process store reads a clock and takes a short
+ * lock where credit is out. */
+WEIR_API int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost,
+                              struct weir_result *result);
 
-/* Called once for each WEIR_PENDING, on the loop's thread, never from inside weir_acquire.  `result` is
- * borrowed for the call.  May call anything but weir_acquire_wait and weir_close_wait. */
+/* Called once for each WEIR_PENDING, on the loop's thread, never from inside weir_acquire.
+ * `result` is borrowed for the call.  May call anything but weir_acquire_wait and
+ * weir_close_wait. */
 typedef void (*weir_acquire_fn)(void *arg, const struct weir_result *result);
 
-/* Takes now if it can; else waits up to `timeout_us` for tokens, in order of arrival, without blocking.
- * A refusal that is certain (the tokens come later than the timeout) is answered as soon as it is known.
- * timeout_us 0 means: do not wait for tokens, but do ask the store (for up to ask_timeout_ms).
+/* Takes now if it can; else waits up to `timeout_us` for tokens, in order of arrival, without
+ * blocking.  A refusal that is certain (the tokens come later than the timeout) is answered as soon
+ * as it is known.  timeout_us 0 means: do not wait for tokens, but do ask the store (for up to
+ * ask_timeout_ms).
  * Thread: any.  Owns: arg is the caller's.
- * Returns what weir_try_acquire returns, when it is known at once: then fn is not called; WEIR_PENDING:
- * then fn comes; WEIR_EINVAL (fn NULL, timeout_us above one hour). */
+ * Returns what weir_try_acquire returns, when it is known at once: then fn is not called;
+ * WEIR_PENDING: then fn comes; WEIR_EINVAL (fn NULL, timeout_us above one hour). */
 WEIR_API int weir_acquire(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_us,
                           weir_acquire_fn fn, void *arg, struct weir_result *result);
 
@@ -311,19 +327,19 @@ WEIR_API int weir_acquire_key(struct weir_limit *limit, const void *key, size_t 
 WEIR_API int weir_acquire_wait_key(struct weir_limit *limit, const void *key, size_t key_len,
                                    uint64_t cost, uint64_t timeout_us, struct weir_result *result);
 
-/* Gives back `tokens` of earlier admissions that were not used after all.  They become credit here while
- * their lease lives, else they travel to the store with the next ask.  Not more than was admitted here
- * through this bucket.
+/* Gives back `tokens` of earlier admissions that were not used after all.  They become credit here
+ * while their lease lives, else they travel to the store with the next ask.  Not more than was
+ * admitted here through this bucket.
  * Thread: any.  Returns WEIR_OK; WEIR_EINVAL (more than was admitted); WEIR_ECLOSED. */
 WEIR_API int weir_refund(struct weir_bucket *bucket, uint64_t tokens);
 
-/* What weir_try_acquire(bucket, 1) would answer now, from what is known here, without taking or asking.
- * remaining_tokens counts the store's tokens as of its last answer, grown at the limit's rate since, and
- * the credit here.  With no answer yet it is WEIR_UNKNOWN.
+/* What weir_try_acquire(bucket, 1) would answer now, from what is known here, without taking or
+ * asking.  remaining_tokens counts the store's tokens as of its last answer, grown at the limit's
+ * rate since, and the credit here.  With no answer yet it is WEIR_UNKNOWN.
  * Thread: any.  Returns WEIR_OK, WEIR_ECLOSED. */
 WEIR_API int weir_peek(struct weir_bucket *bucket, struct weir_result *result);
 
-/* ---- Observing --------------------------------------------------------------------------------------- */
+/* ---- Observing ------------------------------------------------------------------------------- */
 
 enum weir_store_state {
     WEIR_STORE_LOCAL = 0,      /* no url: the store is this process */
@@ -354,7 +370,8 @@ struct weir_stats {
     uint64_t exact_void;   /* granted to waiters too late to be used: lost */
     uint64_t outage_spent; /* allowed by an outage policy */
     uint64_t refunded;     /* given back by weir_refund */
-    uint64_t stranded;     /* expired credit that was still to be had for longer than allowed: term S */
+    /* expired credit that was still to be had for longer than allowed: term S */
+    uint64_t stranded;
 
     /* calls */
     uint64_t denied, cold, unavailable; /* refusals, by kind */
@@ -362,7 +379,8 @@ struct weir_stats {
     uint64_t scripts_loaded, connects, outages;
 };
 
-/* Thread: any; takes a lock that the loop holds while it works.  Returns WEIR_OK, WEIR_EINVAL (size). */
+/* Thread: any; takes a lock that the loop holds while it works.  Returns WEIR_OK, WEIR_EINVAL
+ * (size). */
 WEIR_API int weir_stats_read(struct weir *weir, struct weir_stats *stats);
 
 #ifdef __cplusplus

@@ -3,9 +3,9 @@
 #define WEIR_BASE_ATOMIC_H
 
 /*
- * Every word that threads share is read and written through these, so that each use states its memory
- * order in its name and ThreadSanitizer sees it.  Plain integers and __atomic builtins: they compile as
- * C and C++ alike.  docs/ordering.md has a row for each shared field.
+ * Every word that threads share is read and written through these, so that each use states its
+ * memory order in its name and ThreadSanitizer sees it.  Plain integers and __atomic builtins: they
+ * compile as C and C++ alike.  docs/ordering.md has a row for each shared field.
  */
 
 #define weir__load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A doubly linked ring.  The head is a node of its own; a node that is in no list points to itself, so
- * that removing it twice is harmless.
+/* A doubly linked ring.  The head is a node of its own; a node that is in no list points to itself,
+ * so that removing it twice is harmless.
  *
  *     head <-> first <-> ... <-> last <-> head
  */
@@ -39,6 +39,6 @@ static inline void weir__list_remove(struct weir__list *node)
 }
 
 #define weir__container(pointer, type, member)                                                     \
-    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 #endif

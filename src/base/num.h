@@ -47,7 +47,8 @@ static inline uint64_t weir__gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* splitmix64: one step of a small generator whose whole state is *seed.  For jitter, never for secrets.
+/* splitmix64: one step of a small generator whose whole state is *seed.  For jitter, never for
+ * secrets.
  * Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. */
 static inline uint64_t weir__random(uint64_t *seed)
 {

@@ -8,9 +8,9 @@
 #include "base/atomic.h"
 
 /*
- * Many threads push, one thread takes all: how callers hand work to the loop.  Lock-free.  The whole
- * stack leaves at once, so a node cannot come back under a pusher's feet (no ABA).  A stack that is
- * shut holds its own address as its top, which no node can have.
+ * Many threads push, one thread takes all: how callers hand work to the loop.  Lock-free.  The
+ * whole stack leaves at once, so a node cannot come back under a pusher's feet (no ABA).  A stack
+ * that is shut holds its own address as its top, which no node can have.
  */
 struct weir__stack_node {
     struct weir__stack_node *next;
@@ -36,7 +36,8 @@ static inline bool weir__stack_push(struct weir__stack *stack, struct weir__stac
             return false;
         }
         node->next = top;
-        /* Release half: pairs with the exchange in weir__stack_swap, which then sees the node's fields. */
+        /* Release half: pairs with the exchange in weir__stack_swap, which then sees the node's
+         * fields. */
     } while (!weir__cas_acq_rel(&stack->top, &top, node));
     return true;
 }
@@ -57,7 +58,8 @@ static inline struct weir__stack_node *weir__stack_swap(struct weir__stack *stac
     return first;
 }
 
-/* Returns all nodes, the first pushed first, or NULL.  Thread: one at a time; not after the shutting. */
+/* Returns all nodes, the first pushed first, or NULL.  Thread: one at a time; not after the
+ * shutting. */
 static inline struct weir__stack_node *weir__stack_take(struct weir__stack *stack)
 {
     return weir__stack_swap(stack, NULL);

@@ -3,20 +3,21 @@
 /*
  * The engine on a loop.
  *
- * Path of a token: a caller pushes its bucket or its waiter and rings -> [turn: the engine takes them, looks, asks]
- * -> io/conn -> Redis -> [answered: core/wire reads the grant, the engine makes credit of it] -> the caller's word.
+ * Path of a token: a caller pushes its bucket or its waiter and rings -> [turn: the engine takes
+ * them, looks, asks] -> io/conn -> Redis -> [answered: core/wire reads the grant, the engine makes
+ * credit of it] -> the caller's word.
  *
- * One turn does everything that is due, in this order: take what callers pushed, tick the engine, send its asks, arm
- * the timer, and then, without the lock, answer the waiters that are done.
+ * One turn does everything that is due, in this order: take what callers pushed, tick the engine,
+ * send its asks, arm the timer, and then, without the lock, answer the waiters that are done.
  *
  * Threads: a turn runs on the loop's thread under the lock.  Callers only push and ring.
  *
- * Happy path: ring or timer -> turn.  Failures: an answer that cannot be true counts as lost (R8); the connection comes
- * and goes by itself (io/conn) and the engine is told; a node pushed while the driver closes is found when the stacks are
- * shut, or refused.
+ * Happy path: ring or timer -> turn.  Failures: an answer that cannot be true counts as lost (R8);
+ * the connection comes and goes by itself (io/conn) and the engine is told; a node pushed while the
+ * driver closes is found when the stacks are shut, or refused.
  *
- * Closing: the engine answers all waiters and gives back; when nothing is on its way any more, or after one ask timeout,
- * the connection, the timer and the bell close in turn.
+ * Closing: the engine answers all waiters and gives back; when nothing is on its way any more, or
+ * after one ask timeout, the connection, the timer and the bell close in turn.
  */
 
 #include "io/driver.h"
@@ -48,13 +49,10 @@ static int64_t now_us(struct weir__driver *driver)
 static enum weir__failure failure_of(enum weir__fate fate)
 {
     switch (fate) {
-    case WEIR__NOT_EXECUTED:
-        return WEIR__FAILED_NOT_EXECUTED;
-    case WEIR__REFUSED:
-        return WEIR__FAILED_REFUSED;
+    case WEIR__NOT_EXECUTED: return WEIR__FAILED_NOT_EXECUTED;
+    case WEIR__REFUSED: return WEIR__FAILED_REFUSED;
     case WEIR__ANSWERED:
-    case WEIR__FATE_UNKNOWN:
-        break;
+    case WEIR__FATE_UNKNOWN: break;
     }
     return WEIR__FAILED_LOST;
 }
@@ -210,8 +208,7 @@ static bool close_step(struct weir__driver *driver, int64_t now)
         weir__engine_close(&driver->engine, now);
         send_all(driver, now);
     }
-    return driver->close_by_us != 0 &&
-           (driver->engine.asks == 0 || now >= driver->close_by_us);
+    return driver->close_by_us != 0 && (driver->engine.asks == 0 || now >= driver->close_by_us);
 }
 
 static void turn(struct weir__driver *driver)
@@ -269,7 +266,8 @@ static void on_down(void *arg, const char *why)
     set_linked(arg, false);
 }
 
-/* The log goes to the user; the driver stands between only because the connection has one argument. */
+/* The log goes to the user; the driver stands between only because the connection has one
+ * argument. */
 static void on_log(void *arg, int level, const char *text)
 {
     struct weir__driver *driver = arg;
