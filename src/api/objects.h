@@ -15,7 +15,10 @@
 
 #define WEIR__NAME_MAX 64
 #define WEIR__KEY_MAX 65536
-#define WEIR__STRIPES 64 /* locks of the in-process store; more than any machine here has cores */
+
+/* Locks of the in-process store: enough that two busy threads seldom share one.  All are held at
+ * once while a limit changes, and a lock checker follows 64. */
+#define WEIR__STRIPES 32
 
 /* What buckets of the in-process store have given out, in tokens. */
 struct weir__inprocess_sum {

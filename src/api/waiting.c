@@ -68,14 +68,13 @@ static int at_once(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_u
 {
     struct weir *weir = bucket->limit->weir;
     uint32_t gate = weir__load_acquire(&bucket->core.gate);
-    bool queued = (gate & WEIR__GATE_QUEUED) != 0;
     if ((gate & WEIR__GATE_CLOSED) != 0) {
         return WEIR_ECLOSED;
     }
     if (cost > (uint64_t)weir__load_relaxed(&bucket->limit->capacity)) {
         return weir_try_acquire(bucket, cost, result);
     }
-    if (!weir->remote && !queued) {
+    if (!weir->remote && !weir__bucket_has_line(&bucket->core)) {
         struct weir__grant grant;
         if (cost == 0) {
             return weir_try_acquire(bucket, cost, result);
@@ -123,8 +122,7 @@ static int join(struct weir_bucket *bucket, struct waiting *waiting, uint64_t co
 /* Takes from credit unless others wait in line before us. */
 static bool take_credit(struct weir_bucket *bucket, uint64_t cost)
 {
-    return (int64_t)cost > 0 &&
-           (weir__load_relaxed(&bucket->core.gate) & WEIR__GATE_QUEUED) == 0 &&
+    return (int64_t)cost > 0 && !weir__bucket_has_line(&bucket->core) &&
            weir__bucket_take(&bucket->core, (int64_t)cost);
 }
 

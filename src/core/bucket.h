@@ -42,6 +42,7 @@ struct weir__flight {
 struct weir__bucket {
     _Alignas(WEIR__CACHE_LINE) int64_t credit; /* tokens to be had now, >= 0 */
     uint32_t gate;       /* WEIR__GATE_ */
+    uint32_t joining;    /* callers who wait, on their way to the line */
     int64_t retry_at_us; /* hints for results, our clock: when the next tokens are expected, */
     int64_t reset_at_us; /* when the global bucket is full; WEIR__HINT_UNKNOWN */
     int64_t remaining;   /* in the store as of its last answer; WEIR__HINT_UNKNOWN */
@@ -65,6 +66,7 @@ struct weir__bucket {
     int64_t lease_after_us;     /* pace: no ask for a lease before */
     int64_t exact_after_us;     /* pace: no ask for waiters before */
     int64_t known_us;           /* when `remaining` was heard */
+    int64_t reserved_us;        /* when the last reserved tokens are due */
     int64_t refused_cost;       /* the store's last answer has refused this many tokens; INT64_MAX: none, */
     int64_t refused_until_us;   /* and will until then; WEIR__HINT_UNKNOWN */
     int64_t heard;              /* window last heard of (R13) */
@@ -92,6 +94,14 @@ static inline bool weir__bucket_take(struct weir__bucket *bucket, int64_t cost)
         }
     }
     return false;
+}
+
+/* Whether callers wait already, so that one more who may wait goes behind them.  Thread: any. */
+static inline bool weir__bucket_has_line(const struct weir__bucket *bucket)
+{
+    /* Acquire: pairs with hand_in of io/driver; who is not on the way any more is seen in line. */
+    return weir__load_acquire(&bucket->joining) != 0 ||
+           (weir__load_relaxed(&bucket->gate) & WEIR__GATE_QUEUED) != 0;
 }
 
 /* What a caller is told who found too little. */

@@ -56,7 +56,7 @@ static void attribute(struct weir__leases *leases, int64_t spent, int64_t now_us
         struct weir__lease *lease = &leases->at[i];
         int64_t part = weir__min(spent, lease->left);
         lease->left -= part;
-        lease->spent += part;
+        lease->spent += lease->window == WEIR__NO_WINDOW ? 0 : part;
         spent -= part;
         if (now_us >= lease->over_us) {
             change.stranded += part;
@@ -126,28 +126,32 @@ static void remove_at(struct weir__leases *leases, unsigned i)
     }
 }
 
-/* Frees a place by joining two neighbours of one window.  The later times count for both: the store keeps the account
- * of a window for the last lease in it (R3).  Live leases belong to two windows at most, so there is a pair; only a
- * store that forgot its windows again and again leaves none, and then the oldest lease is let go, credit and account. */
+/* Frees a place by joining two neighbours of one window.  The earlier times count for the credit of both, which is the
+ * safe side; what was spent is settled by the later ones, since the store keeps the account of a window for the last
+ * lease in it (R3).  Live leases belong to two windows at most, so there is a pair; only a store that forgot its windows
+ * again and again leaves none, and then the oldest lease is let go, credit and account. */
 static void make_room(struct weir__leases *leases, int64_t now_us)
 {
     for (unsigned i = 0; i + 1 < leases->count; i++) {
         const struct weir__lease *older = &leases->at[i];
         struct weir__lease *newer = &leases->at[i + 1];
         if (older->window == newer->window) {
+            if (older->left > 0) {
+                newer->expires_us = weir__min(older->expires_us, newer->expires_us);
+                newer->over_us = weir__min(older->over_us, newer->over_us);
+            }
             newer->left += older->left;
             newer->spent += older->spent;
-            newer->expires_us = weir__max(older->expires_us, newer->expires_us);
-            newer->over_us = weir__max(older->over_us, newer->over_us);
             remove_at(leases, i);
             return;
         }
     }
     leases->at[0].expires_us = now_us;
-    leases->at[0].spent = 0;
     (void)weir__leases_look(leases, now_us);
-    leases->at[0].spent = 0;
-    forget(leases, now_us);
+    if (leases->count == WEIR__LEASES_MAX) { /* some of it was spent */
+        leases->at[0].spent = 0;
+        forget(leases, now_us);
+    }
 }
 
 /* A lease is void after 3/4 of its window.  Its window's account ends at 31/32 of it (two clocks, each off by

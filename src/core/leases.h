@@ -14,7 +14,7 @@
 struct weir__lease {
     int64_t window;
     int64_t left;       /* unspent when last looked */
-    int64_t spent;      /* spent and not yet settled */
+    int64_t spent;      /* spent and not yet settled; 0 without a window, which is nobody's to settle */
     int64_t expires_us; /* our clock; at or after it, `left` is void */
     int64_t over_us;    /* our clock; from here on the store no longer counts it */
 };

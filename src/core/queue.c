@@ -86,14 +86,18 @@ static void spend_exact(struct weir__engine *engine, struct weir__bucket *bucket
 }
 
 /* R12: the tokens are ours `wait` after the script ran.  Our clock starts at the reply, which is later, and runs
- * wait / 32 longer, since it may be fast.  Those of one grant come a microsecond apart, so that they stay in order. */
+ * wait / 32 longer, since it may be fast.  Nobody is let go before one who was ahead, whose reply may have been
+ * slower, but for the sake of a deadline. */
 static void reserve(struct weir__engine *engine, struct weir__waiter *waiter, int64_t wait_us,
-                    int64_t place, int64_t now_us)
+                    int64_t now_us)
 {
+    struct weir__bucket *bucket = waiter->bucket;
     weir__list_remove(&waiter->line);
     waiter->reserved = true;
     int64_t due_us = now_us + wait_us + wait_us / 32 + 1;
-    weir__heap_update(&engine->deadlines, &waiter->deadline, due_us + place);
+    due_us = weir__max(due_us, weir__min(bucket->reserved_us + 1, waiter->until_us));
+    bucket->reserved_us = weir__max(bucket->reserved_us, due_us);
+    weir__heap_update(&engine->deadlines, &waiter->deadline, due_us);
 }
 
 /* When `need` tokens will be in the store if nobody else takes any: not before `least_us`, surely by `surely_us`.  The
@@ -186,7 +190,6 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
     }
 
     int64_t surplus = grant->exact;
-    int64_t place = 0;
     struct weir__waiter *next;
     for (struct weir__waiter *w = weir__queue_first(bucket); w != NULL && w->covered; w = next) {
         next = weir__queue_after(bucket, w);
@@ -195,7 +198,7 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
             answer_look(engine, w, grant);
         } else if (grant->exact > 0 && grant->wait_us > 0) {
             surplus -= w->cost;
-            reserve(engine, w, grant->wait_us, place++, now_us);
+            reserve(engine, w, grant->wait_us, now_us);
         } else if (grant->exact > 0) {
             surplus -= w->cost;
             spend_exact(engine, bucket, w->cost);

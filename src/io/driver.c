@@ -127,7 +127,11 @@ static void hand_in(struct weir__driver *driver, struct weir__stack_node *touche
     }
     for (struct weir__stack_node *n = joined; n != NULL; n = next) {
         next = n->next;
-        weir__engine_wait(&driver->engine, weir__container(n, struct weir__waiter, pushed), now);
+        struct weir__waiter *waiter = weir__container(n, struct weir__waiter, pushed);
+        struct weir__bucket *bucket = waiter->bucket;
+        weir__engine_wait(&driver->engine, waiter, now);
+        /* Release: pairs with weir__bucket_has_line. */
+        (void)weir__sub_acq_rel(&bucket->joining, 1);
     }
 }
 
@@ -345,7 +349,12 @@ bool weir__driver_touch(struct weir__driver *driver, struct weir__bucket *bucket
 
 bool weir__driver_join(struct weir__driver *driver, struct weir__waiter *waiter)
 {
+    struct weir__bucket *bucket = waiter->bucket;
+    (void)weir__add_relaxed(&bucket->joining, 1); /* the push publishes it */
     bool taken = weir__stack_push(&driver->joined, &waiter->pushed);
+    if (!taken) {
+        (void)weir__sub_acq_rel(&bucket->joining, 1);
+    }
     weir__driver_ring(driver);
     return taken;
 }

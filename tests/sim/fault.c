@@ -75,14 +75,17 @@ void sim_link(struct sim *sim, unsigned index)
     sim__audit(sim);
 }
 
-/* Forward: max(min(r F, C), E), since the level is filled and every open lease is forgotten. */
+/* Forward: max(min(r F, C) + R, E), since the level is filled and every open lease is forgotten; and what
+ * is reserved, R, is due for the store before it is for who waits, so that a refund lifts the level beside
+ * it. */
 void sim_step_clock(struct sim *sim, int64_t us)
 {
     sim_say(sim, "the store's clock is set by %lld us", (long long)us);
     for (unsigned key = 0; key < sim->config.keys && us > 0; key++) {
         const struct promise *promise = &sim->promises[key];
         int64_t filled = weir__div_up(promise->per_us * us, promise->per_token);
-        allow(sim, key, weir__max(weir__min(filled, most_level(sim, key)), budget_out(sim, key)));
+        int64_t level = weir__min(filled, promise->capacity) + promise_reserved(promise);
+        allow(sim, key, weir__max(level, budget_out(sim, key)));
     }
     sim->store.step_us += us;
     sim__audit(sim);
@@ -97,15 +100,27 @@ void sim_lose_data(struct sim *sim, unsigned key)
     sim__audit(sim);
 }
 
-/* min(g, C + E), with g granted in the tail that is lost. */
+/* min(g, C + E), with g granted in the tail that is lost.  Where a change of the limit is lost as well, it
+ * is as if the key were: what a lower capacity had cut off may be there again. */
 void sim_fail_over(struct sim *sim, int64_t back_us)
 {
     sim_say(sim, "the store fails over to what it was %lld us ago", (long long)back_us);
     for (unsigned key = 0; key < sim->config.keys; key++) {
-        int64_t most = most_level(sim, key) + budget_out(sim, key);
-        int64_t all = weir__max(most_level(sim, key), budget_out(sim, key));
-        int64_t lost = store_fail_over(&sim->store, key, sim->now_us - back_us);
-        allow(sim, key, lost < 0 ? all : weir__min(lost, most));
+        struct promise *promise = &sim->promises[key];
+        const struct weir__rule *rule = &sim->store.keys[key].bucket.rule;
+        int64_t level = most_level(sim, key);
+        int64_t budget = budget_out(sim, key);
+        int64_t lost =
+            store_fail_over(&sim->store, key, sim->now_us - back_us, sim->now_us);
+        bool changed = lost >= 0 && rule->version != promise->version;
+        if (changed) {
+            promise_change(promise, rule, false, sim__smooth(sim) + 2 * sim->longest_window_us + 2,
+                           sim__smooth(sim));
+            level = weir__max(level, most_level(sim, key));
+            budget = weir__max(budget, budget_out(sim, key));
+        }
+        int64_t all = weir__max(level, budget);
+        allow(sim, key, lost < 0 || changed ? all : weir__min(lost, level + budget));
     }
     sim__audit(sim);
 }
@@ -117,6 +132,9 @@ void sim_set_rule(struct sim *sim, unsigned index, unsigned key, const struct we
             (long long)rule->version, (long long)rule->capacity, (long long)rule->budget,
             (long long)rule->window_us);
     process->limits[key].rule = *rule;
+    process->books[key].local_from = process->books[key].local;
+    process->books[key].local_from_us = sim_clock(sim, process);
+    process->books[key].local_saved = rule->capacity * sim->config.share_ppm / WEIR__PPM + 1;
     sim->longest_window_us = weir__max(sim->longest_window_us, rule->window_us);
     weir__engine_look(&process->engine, &process->buckets[key], sim_clock(sim, process));
     sim__process_after(sim, process);

@@ -11,6 +11,7 @@ void sim__process_begin(struct sim *sim, unsigned index, const struct weir__rule
 void sim__process_replace(struct sim *sim, unsigned index);
 void sim__process_turn(struct sim *sim, struct sim_process *process); /* its timer fired */
 void sim__process_after(struct sim *sim, struct sim_process *process); /* each call of its engine */
+void sim__process_resume(struct sim *sim, struct sim_process *process); /* if its stall is over */
 bool sim__process_stalled(const struct sim *sim, const struct sim_process *process);
 
 /* sim/link */

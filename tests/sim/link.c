@@ -125,6 +125,9 @@ static void follow_rule(struct sim *sim, unsigned key, const struct weir__rule *
         changed = asked->version > promise->version;
     }
     if (changed && sim->config.mutant != SIM_BUDGET_DOUBLED) {
+        /* What was reserved by the old rule is due at the time that the old rule said. */
+        promise_allow(promise, promise_reserved(promise), sim__leases_end(sim, key),
+                      sim__smooth(sim));
         promise_change(promise, rule, anew, sim__smooth(sim) + 2 * sim->longest_window_us + 2,
                        sim__smooth(sim));
     }
@@ -262,6 +265,7 @@ void sim__link_deliver(struct sim *sim, unsigned index)
     if (message.life != process->life || message.link != process->link) {
         return; /* the connection is gone, and nobody hears it */
     }
+    sim__process_resume(sim, process);
     struct sim_flight *flight = &process->flights[message.key];
     struct weir__bucket *bucket = &process->buckets[message.key];
     int64_t clock_us = sim_clock(sim, process);

@@ -93,13 +93,16 @@ static void take_answers(struct sim *sim, struct sim_process *process)
     while ((waiter = weir__engine_next_done(&process->engine)) != NULL) {
         struct sim_waiter *w = weir__container(waiter, struct sim_waiter, waiter);
         struct sim_tally *tally = &sim->tally[w->process];
-        if (sim->config.mutant == SIM_WAITER_FORGOTTEN && sim_chance(sim) < 0.1) {
+        if (sim->config.mutant == SIM_WAITER_FORGOTTEN && waiter->verdict != WEIR__ALLOWED) {
             continue;
         }
         sim__audit_answer(sim, w);
-        sim->last_answer = (struct sim_answer){
-            .process = w->process, .verdict = waiter->verdict, .reason = waiter->reason,
-            .retry_after_us = waiter->retry_after_us, .at_us = sim->now_us};
+        if (process->latest == w) {
+            process->latest = NULL;
+            sim->answers[w->process] = (struct sim_answer){
+                .known = true, .verdict = waiter->verdict, .reason = waiter->reason,
+                .retry_after_us = waiter->retry_after_us, .at_us = sim->now_us};
+        }
         sim_say(sim, "%u/%u answers a waiter of %lld: verdict %d reason %d retry %lld", w->process,
                 w->key, (long long)waiter->cost, (int)waiter->verdict, (int)waiter->reason,
                 (long long)waiter->retry_after_us);
@@ -124,9 +127,10 @@ static void note_outage(struct sim *sim, struct sim_process *process)
 {
     bool down = weir__outage_is_down(&process->engine.outage);
     if (down && !process->was_down) {
-        process->down_from_us = sim_clock(sim, process);
         for (unsigned key = 0; key < sim->config.keys; key++) {
             process->books[key].local_from = process->books[key].local;
+            process->books[key].local_from_us = sim_clock(sim, process);
+            process->books[key].local_saved = 0;
         }
     }
     process->was_down = down;
@@ -142,7 +146,7 @@ static void set_wake(struct sim *sim, struct sim_process *process)
     }
     int64_t wake_us = sim_true_us(process, next_us);
     if (wake_us != SIM_NEVER) {
-        wake_us = weir__max(wake_us, sim->now_us) + sim_between(sim, 0, sim->config.lag_us);
+        wake_us = weir__max(wake_us + process->lag_us, sim->now_us);
     }
     process->wake_us = wake_us;
 }
@@ -164,7 +168,8 @@ void sim__process_after(struct sim *sim, struct sim_process *process)
 
 /* ---- Turns ------------------------------------------------------------------------------------- */
 
-/* A loop turns when something is due, and for nothing else: a few times a millisecond and event. */
+/* A loop turns when something is due, and for nothing else: when each lease dies and is over, and a few
+ * times for each key and event in a millisecond. */
 static void bound_turns(struct sim *sim, struct sim_process *process)
 {
     int64_t ms = sim_clock(sim, process) / 1000;
@@ -173,22 +178,28 @@ static void bound_turns(struct sim *sim, struct sim_process *process)
         process->turns = process->events = 0;
     }
     process->turns++;
-    if (sim->turns_bounded && process->turns > 4 + 4 * sim->config.keys + 2 * process->events) {
+    unsigned most = 4 + (4 + 2 * WEIR__LEASES_MAX) * sim->config.keys + 2 * process->events;
+    if (process->turns > most) {
         sim_fail(sim, "the loop of process %u turns %u times in a millisecond with %u events",
                  sim__index(sim, process), process->turns, process->events);
+    }
+}
+
+void sim__process_resume(struct sim *sim, struct sim_process *process)
+{
+    if (process->stalled_till_us != 0) {
+        process->stalled_till_us = 0;
+        process->stopped = false;
+        process->resumed_us = sim_clock(sim, process);
+        process->events++;
+        sim_say(sim, "%u runs again", sim__index(sim, process));
     }
 }
 
 void sim__process_turn(struct sim *sim, struct sim_process *process)
 {
     int64_t clock_us = sim_clock(sim, process);
-    if (process->stalled_till_us != 0) {
-        process->stalled_till_us = 0;
-        process->stopped = false;
-        process->resumed_us = clock_us;
-        process->events++;
-        sim_say(sim, "%u runs again", sim__index(sim, process));
-    }
+    sim__process_resume(sim, process);
     for (unsigned key = 0; key < sim->config.keys; key++) {
         if (process->books[key].touched) {
             process->books[key].touched = false;
@@ -203,6 +214,7 @@ void sim__process_turn(struct sim *sim, struct sim_process *process)
         }
     }
     bound_turns(sim, process);
+    process->lag_us = sim_between(sim, 0, sim->config.lag_us);
     weir__engine_tick(&process->engine, clock_us);
     if (weir__engine_next_us(&process->engine) <= clock_us) {
         sim_fail(sim, "process %u has work left after a tick", sim__index(sim, process));
@@ -240,7 +252,6 @@ static bool take(struct sim *sim, struct sim_process *process, unsigned key, int
     books->tries += cost;
     books->promised += cost;
     books->stranded += stranded;
-    books->stalled += cost;
     sim_say(sim, "%u/%u takes %lld, %lld of it stranded", sim__index(sim, process), key,
             (long long)cost, (long long)stranded);
     return true;
@@ -302,8 +313,8 @@ void sim_wait(struct sim *sim, unsigned index, unsigned key, int64_t cost, int64
     if (cost > 0 && !queued && take(sim, process, key, cost)) {
         tally->allowed++;
         tally->tokens += (uint64_t)cost;
-        sim->last_answer = (struct sim_answer){
-            .process = index, .verdict = WEIR__ALLOWED, .at_us = sim->now_us};
+        sim->answers[index] = (struct sim_answer){
+            .known = true, .verdict = WEIR__ALLOWED, .at_us = sim->now_us};
         return;
     }
     struct sim_waiter *w = waiter_new(sim);
@@ -320,6 +331,8 @@ void sim_wait(struct sim *sim, unsigned index, unsigned key, int64_t cost, int64
     w->waiter.until_us = clock_us + timeout_us;
     w->waiter.answer_us = w->waiter.until_us + sim->config.ask_timeout_us;
     process->waiters++;
+    process->latest = w;
+    sim->answers[index].known = false;
     process->events++;
     sim_say(sim, "%u/%u waits for %lld, %lld us", index, key, (long long)cost,
             (long long)timeout_us);

@@ -28,7 +28,7 @@ static int64_t full(const struct promise *promise)
     for (unsigned i = 0; i < promise->raise_count; i++) {
         tokens += promise->raises[i].tokens;
     }
-    return tokens * promise->per_token;
+    return tokens * promise->per_token + promise->tick_units;
 }
 
 static void clip(struct promise *promise)
@@ -36,13 +36,22 @@ static void clip(struct promise *promise)
     promise->content = weir__min(promise->content, full(promise));
 }
 
-void promise_init(struct promise *promise, const struct weir__rule *rule, int64_t now_us)
+static void put_in_force(struct promise *promise, const struct weir__rule *rule)
 {
-    promise->per_token = rule->units_per_token * rule->tick_us * UNITS_MORE;
     promise->per_us = rate_units(promise, rule);
     promise->capacity = rule->capacity;
     promise->budget = rule->budget;
     promise->version = rule->version;
+    if (rule->max_wait_us > 0) {
+        promise->tick_units = weir__max(promise->tick_units, promise->per_us * rule->tick_us);
+    }
+}
+
+void promise_init(struct promise *promise, const struct weir__rule *rule, int64_t now_us)
+{
+    promise->per_token = rule->units_per_token * rule->tick_us * UNITS_MORE;
+    promise->tick_units = 0;
+    put_in_force(promise, rule);
     promise->now_us = now_us;
     promise->worst = 0;
     promise->raise_count = promise->due_count = 0;
@@ -139,10 +148,7 @@ void promise_change(struct promise *promise, const struct weir__rule *rule, bool
     if (promise->budget > rule->budget) {
         raise(promise, promise->budget - rule->budget, until_us);
     }
-    promise->capacity = rule->capacity;
-    promise->budget = rule->budget;
-    promise->version = rule->version;
-    promise->per_us = rate_units(promise, rule);
+    put_in_force(promise, rule);
     if (anew && more > 0) {
         promise->content += more * promise->per_token;
     }

@@ -29,6 +29,7 @@ struct promise {
     int64_t per_us;           /* units that accrue each microsecond */
     int64_t per_token;        /* units of one token, the same under every rule */
     int64_t capacity, budget; /* in force */
+    int64_t tick_units; /* with reservations (R12): what a tick brings, since they are due in whole ticks */
     int64_t version;          /* of the rule in force */
     int64_t content;          /* units */
     int64_t now_us;

@@ -25,7 +25,6 @@ void sim_begin(struct sim *sim, const struct sim_config *config, const struct we
     sim->store_hangs = false;
     sim->longest_window_us = 0;
     sim->asks = sim->events = 0;
-    sim->turns_bounded = true;
     sim->failure[0] = 0;
     sim->traced = 0;
     memset(sim->tally, 0, sizeof sim->tally);
@@ -69,6 +68,9 @@ void sim_say(struct sim *sim, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(line + used, sizeof sim->trace[0] - (size_t)used, format, arguments);
     va_end(arguments);
+    if (sim->telling != NULL) {
+        fprintf(sim->telling, "%s\n", line);
+    }
 }
 
 void sim_fail(struct sim *sim, const char *format, ...)

@@ -39,7 +39,7 @@ enum sim_mutant {
     SIM_REFUND_TO_CREDIT,     /* R10: always, also what is settled */
     SIM_ANY_VERSION_ADOPTED,  /* R11: the caller's rule is the rule */
     SIM_LEAVES_EARLY,         /* R12: a reserved waiter waits half as long */
-    SIM_WAITER_FORGOTTEN,     /* one answer in ten never reaches the caller */
+    SIM_WAITER_FORGOTTEN,     /* a refusal never reaches the caller */
     SIM_TWO_ASKS_AT_ONCE,     /* the engine forgets that one is on its way */
     SIM_MUTANTS,
 };
@@ -95,10 +95,11 @@ struct sim_books {
     int64_t again;      /* of them, what became credit here */
     int64_t leased;     /* heard in grants, and taken under the local policy */
     int64_t local;      /* the latter alone */
-    int64_t local_from; /* `local` when the outage began */
+    int64_t local_from; /* `local` when the outage, or the limit in it, began, */
+    int64_t local_from_us;  /* its clock then, */
+    int64_t local_saved;    /* and at most so much had been saved up */
     int64_t promised;   /* credit spent, as far as the promise knows */
     int64_t stranded;   /* term S, counted at each take */
-    int64_t stalled;    /* taken while the loop did not run */
     bool touched;       /* a caller has rung, and the loop has not heard it */
     struct weir__settle lost_rows[WEIR__SETTLE_ROWS]; /* for SIM_ROWS_SENT_AGAIN */
 };
@@ -113,12 +114,13 @@ struct sim_process {
     unsigned life, link;
     bool linked;
     int64_t wake_us;         /* true time of its next turn */
+    int64_t lag_us;          /* how late that will be */
     int64_t stalled_till_us; /* true time; the loop does not run before */
     bool stopped;            /* nor do its callers */
     int64_t resumed_us;      /* its clock, when it last woke from a stall */
     bool was_down;
-    int64_t down_from_us; /* its clock */
     unsigned waiters;     /* not yet answered */
+    struct sim_waiter *latest; /* its answer is kept; NULL: it is answered */
     int64_t turn_ms;      /* to bound the turns in a millisecond */
     unsigned turns;
     unsigned events; /* what gave it reason to turn, in that millisecond */
@@ -137,9 +139,9 @@ struct sim_tally {
     uint64_t tokens;                          /* of those allowed */
 };
 
-/* The waiter that was answered last. */
+/* What a process's latest call of sim_wait was answered. */
 struct sim_answer {
-    unsigned process;
+    bool known;
     enum weir__verdict verdict;
     enum weir__reason reason;
     int64_t retry_after_us;
@@ -163,12 +165,12 @@ struct sim {
     unsigned waiters_used; /* ever */
     struct sim_waiter *free_waiters;
     struct sim_tally tally[SIM_PROCESSES_MAX];
-    struct sim_answer last_answer;
+    struct sim_answer answers[SIM_PROCESSES_MAX];
     uint64_t asks;                 /* that the store ran */
     uint64_t events;               /* that were audited */
-    bool turns_bounded;            /* check how often each loop turns */
     char failure[400];             /* "" : none */
-    bool tracing;
+    bool tracing;  /* keep the last lines of what happens */
+    FILE *telling; /* and say each at once; NULL: not */
     char trace[SIM_TRACE_LINES][160]; /* a ring */
     unsigned long traced;
 };
@@ -192,7 +194,7 @@ int64_t sim_true_us(const struct sim_process *process, int64_t clock_us);
 /* Whether the tokens were there. */
 bool sim_try(struct sim *sim, unsigned process, unsigned key, int64_t cost);
 
-/* Waits for up to `timeout_us`; the answer shows in the tally, and as `last_answer`. */
+/* Waits for up to `timeout_us`; the answer shows in the tally, and as answers[process]. */
 void sim_wait(struct sim *sim, unsigned process, unsigned key, int64_t cost, int64_t timeout_us);
 void sim_refund(struct sim *sim, unsigned process, unsigned key, int64_t tokens);
 

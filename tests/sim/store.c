@@ -16,14 +16,21 @@
 /* Store time at the start: after 2001, as real ones are, and far from the edge of a double. */
 #define EPOCH_US INT64_C(1000000000000000)
 
+/* The latest copy leaves the ring. */
+static void drop_last(struct store_key *key)
+{
+    key->past_at = (key->past_at + STORE_PAST - 1) % STORE_PAST;
+    key->past_count--;
+    if (key->past[key->past_at].copy != NULL) {
+        lua_host_copy_free(key->past[key->past_at].copy);
+    }
+}
+
 static void forget_past(struct store_key *key)
 {
-    for (unsigned i = 0; i < key->past_count; i++) {
-        if (key->past[i].copy != NULL) {
-            lua_host_copy_free(key->past[i].copy);
-        }
+    while (key->past_count > 0) {
+        drop_last(key);
     }
-    key->past_count = key->past_at = 0;
 }
 
 void store_init(struct store *store, struct lua_host *lua, int script)
@@ -123,7 +130,7 @@ void store_lose(struct store *store, unsigned key)
     }
 }
 
-int64_t store_fail_over(struct store *store, unsigned index, int64_t then_us)
+int64_t store_fail_over(struct store *store, unsigned index, int64_t then_us, int64_t true_us)
 {
     struct store_key *key = &store->keys[index];
     int64_t granted = 0;
@@ -135,14 +142,11 @@ int64_t store_fail_over(struct store *store, unsigned index, int64_t then_us)
             if (store->lua != NULL) {
                 lua_host_key_restore(store->lua, past->copy);
             }
-            return granted;
+            bool gone = store_now_us(store, true_us) >= key->bucket.expires_us;
+            return gone ? -1 : granted;
         }
         granted += past->granted;
-        if (past->copy != NULL) {
-            lua_host_copy_free(past->copy);
-        }
-        key->past_at = last;
-        key->past_count--;
+        drop_last(key);
     }
     store_lose(store, index);
     return -1;

@@ -50,9 +50,9 @@ void store_ask(struct store *store, unsigned key, const struct weir__rule *rule,
 /* The key is gone. */
 void store_lose(struct store *store, unsigned key);
 
-/* The key is as it was at `then_us`.  Returns how many tokens were granted since, or -1 if there was no
- * key then. */
-int64_t store_fail_over(struct store *store, unsigned key, int64_t then_us);
+/* The key is as it was at `then_us`.  Returns how many tokens were granted since, or -1 if there is no
+ * key now. */
+int64_t store_fail_over(struct store *store, unsigned key, int64_t then_us, int64_t true_us);
 
 /* Frees the copies.  The Lua host is the caller's. */
 void store_deinit(struct store *store);
