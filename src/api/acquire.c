@@ -6,10 +6,12 @@
  * Path of a token: it begins here, and ends here.
  *
  *     credit there      weir__bucket_take, one atomic exchange, done
- *     refused crowd     the gate says over the limit, somebody has said so to the loop already: one more load, done
+ *     refused crowd     the gate says over the limit, somebody has said so to the loop already: one
+ *                       more load, done
  *     else              slow(): the in-process store; or an outage policy; or a bell for the loop
  *
- * Threads: any.  The slow path reads nothing that closing frees: a bucket's limit and weir live as long as its handle.
+ * Threads: any.  The slow path reads nothing that closing frees: a bucket's limit and weir live as
+ * long as its handle.
  */
 
 #include "api/answer.h"
@@ -74,8 +76,8 @@ static int try_remote(struct weir_bucket *bucket, int64_t cost, struct weir_resu
         return WEIR_ECLOSED;
     }
     bool outage = weir__load_relaxed(&weir->driver.view) == WEIR__VIEW_OUTAGE;
-    enum weir_outage_policy policy =
-        (enum weir_outage_policy)weir__load_relaxed(&bucket->limit->outage);
+    enum weir_outage_policy policy = (enum weir_outage_policy)weir__load_relaxed(
+        &bucket->limit->outage);
     if (outage && policy != WEIR_OUTAGE_LOCAL) {
         return by_policy(bucket, cost, policy, result);
     }
@@ -88,7 +90,8 @@ static int try_remote(struct weir_bucket *bucket, int64_t cost, struct weir_resu
 }
 
 /* Out of line, so that the two short ways through weir_try_acquire save no registers. */
-static __attribute__((noinline)) int slow(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
+static __attribute__((noinline)) int slow(struct weir_bucket *bucket, uint64_t cost,
+                                          struct weir_result *result)
 {
     if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) != 0) {
         return WEIR_ECLOSED;
@@ -148,7 +151,8 @@ int weir_refund(struct weir_bucket *bucket, uint64_t tokens)
     }
     int code = WEIR_ECLOSED;
     uv_mutex_lock(&weir->driver.lock);
-    /* Once more: the engine ends under this lock, after all gates are closed, and then takes nothing. */
+    /* Once more: the engine ends under this lock, after all gates are closed, and then takes
+     * nothing. */
     if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) == 0) {
         bool admitted = weir__engine_refund(&weir->driver.engine, &bucket->core, (int64_t)tokens,
                                             weir__now_us(weir));
@@ -177,8 +181,8 @@ static void peek_remote(struct weir_bucket *bucket, struct weir_result *result)
 {
     const struct weir *weir = bucket->limit->weir;
     bool outage = weir__load_relaxed(&weir->driver.view) == WEIR__VIEW_OUTAGE;
-    enum weir_outage_policy policy =
-        (enum weir_outage_policy)weir__load_relaxed(&bucket->limit->outage);
+    enum weir_outage_policy policy = (enum weir_outage_policy)weir__load_relaxed(
+        &bucket->limit->outage);
     if (weir__load_relaxed(&bucket->core.credit) > 0) {
         (void)weir__answer(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, 0);
     } else if (outage && policy == WEIR_OUTAGE_OPEN) {
@@ -186,8 +190,7 @@ static void peek_remote(struct weir_bucket *bucket, struct weir_result *result)
     } else if (outage && policy == WEIR_OUTAGE_CLOSED) {
         (void)weir__answer(bucket, result, WEIR_UNAVAILABLE, WEIR_STORE_DOWN, WEIR_UNKNOWN);
     } else if ((weir__load_relaxed(&bucket->core.gate) & WEIR__GATE_REFUSE) != 0) {
-        (void)weir__answer(bucket, result, WEIR_DENIED,
-                           outage ? WEIR_STORE_DOWN : WEIR_OVER_LIMIT,
+        (void)weir__answer(bucket, result, WEIR_DENIED, outage ? WEIR_STORE_DOWN : WEIR_OVER_LIMIT,
                            weir__answer_retry_us(bucket));
     } else {
         (void)weir__answer(bucket, result, WEIR_DENIED, WEIR_COLD, WEIR_UNKNOWN);

@@ -3,9 +3,10 @@
 /*
  * Results.
  *
- * The loop leaves hints in a bucket's first line as answers come: tokens left in the store, when the next are due, when
- * the bucket is full.  Each is a relaxed word of its own; together they may be of two neighbouring answers, which is as
- * old as a hint is allowed to be.  The in-process store leaves none: it is asked.
+ * The loop leaves hints in a bucket's first line as answers come: tokens left in the store, when
+ * the next are due, when the bucket is full.  Each is a relaxed word of its own; together they may
+ * be of two neighbouring answers, which is as old as a hint is allowed to be.  The in-process store
+ * leaves none: it is asked.
  */
 
 #include "api/answer.h"
@@ -52,8 +53,8 @@ int weir__answer(struct weir_bucket *bucket, struct weir_result *result, enum we
         .limit_tokens = capacity,
         .remaining_tokens = known ? remaining : WEIR_UNKNOWN,
         .retry_after_us = retry_after_us,
-        .reset_after_us =
-            told ? from_now_us(bucket, weir__load_relaxed(&bucket->core.reset_at_us)) : WEIR_UNKNOWN,
+        .reset_after_us = told ? from_now_us(bucket, weir__load_relaxed(&bucket->core.reset_at_us))
+                               : WEIR_UNKNOWN,
     };
     return (int)verdict;
 }

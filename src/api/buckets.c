@@ -3,12 +3,12 @@
 /*
  * Buckets: one key under one limit.
  *
- * A bucket is one block of memory: what callers and the loop need, then the key as the store knows it,
- * `{prefix}:{limit}:{key}`, whose tail is the user's key.
+ * A bucket is one block of memory: what callers and the loop need, then the key as the store knows
+ * it, `{prefix}:{limit}:{key}`, whose tail is the user's key.
  *
- * Forgetting.  When max_keys buckets are held, one that nobody owns, for which the engine holds nothing (no lease, no ask,
- * no waiter), and, in process, that is full, leaves for a new one.  Nothing is lost by that: its state is in the store,
- * or the same as a new one's.
+ * Forgetting.  When max_keys buckets are held, one that nobody owns, for which the engine holds
+ * nothing (no lease, no ask, no waiter), and, in process, that is full, leaves for a new one.
+ * Nothing is lost by that: its state is in the store, or the same as a new one's.
  */
 
 #include "api/buckets.h"

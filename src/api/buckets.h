@@ -15,7 +15,8 @@ void weir__buckets_shut(struct weir *weir);
 /* The loop has ended: whatever credit is left is void, so that a handle gives nothing any more. */
 void weir__buckets_drain(struct weir *weir);
 
-/* An orphan was given up, or the weir was closed: frees the weir when it was the last.  (In api/open.) */
+/* An orphan was given up, or the weir was closed: frees the weir when it was the last.  (In
+ * api/open.) */
 void weir__handle_gone(struct weir *weir);
 
 #endif

@@ -3,7 +3,8 @@
 /*
  * What went wrong, in words.
  *
- * Each refusal of the library writes one sentence with the field and the value into the caller's struct weir_error.
+ * Each refusal of the library writes one sentence with the field and the value into the caller's
+ * struct weir_error.
  */
 
 #include "api/complaint.h"

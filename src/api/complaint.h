@@ -4,7 +4,8 @@
 
 #include "weir/weir.h"
 
-/* Fills *error (or nothing, if NULL) and returns the code.  The format is printf's; never pass a password. */
+/* Fills *error (or nothing, if NULL) and returns the code.  The format is printf's; never pass a
+ * password. */
 int weir__complain(struct weir_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

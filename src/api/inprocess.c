@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The in-process store: the same arithmetic as lua/token_bucket.lua (core/algorithms/token_bucket), one short lock away.
+ * The in-process store: the same arithmetic as lua/token_bucket.lua (core/algorithms/token_bucket),
+ * one short lock away.
  *
- * Path of a token: weir_try_acquire finds too little credit -> weir__inprocess_take -> the global bucket gives the cost
- * and up to a quarter of the budget as credit -> the next callers take that without coming here.
+ * Path of a token: weir_try_acquire finds too little credit -> weir__inprocess_take -> the global
+ * bucket gives the cost and up to a quarter of the budget as credit -> the next callers take that
+ * without coming here.
  *
- * Invariants: credit <= budget, since this is the only holder and the account is the credit word itself; so leases need
- * no window and do not expire.  admitted and not refunded = leased - credit + exact - refunded.
+ * Invariants: credit <= budget, since this is the only holder and the account is the credit word
+ * itself; so leases need no window and do not expire.  admitted and not refunded = leased - credit
+ * + exact - refunded.
  *
- * Threads: `global`, `leased`, `exact`, `refunded` under the bucket's stripe; credit is also lowered by callers, at any time, which
- * only makes the account too large for a moment: the safe side.
+ * Threads: `global`, `leased`, `exact`, `refunded` under the bucket's stripe; credit is also
+ * lowered by callers, at any time, which only makes the account too large for a moment: the safe
+ * side.
  *
- * A caller is never refused while credit and the global bucket together hold what it wants: before a refusal the credit
- * is taken back and the global bucket asked again.
+ * A caller is never refused while credit and the global bucket together hold what it wants: before
+ * a refusal the credit is taken back and the global bucket asked again.
  */
 
 #include "api/inprocess.h"
 
 #include "base/num.h"
 
-/* By choice: large enough to make the lock rare, small enough to leave the rest for larger costs. */
+/* By choice: large enough to make the lock rare, small enough to leave the rest for larger
+ * costs. */
 #define LEASE_PARTS 4
 
 static uv_mutex_t *stripe_of(struct weir_bucket *bucket)
@@ -83,7 +88,8 @@ bool weir__inprocess_take(struct weir_bucket *bucket, int64_t cost, struct weir_
     ask.want = bucket->limit->core.rule.budget / LEASE_PARTS;
     ask_global(bucket, &ask, grant);
     if (grant->exact == 0 && (take_back(bucket) > 0 || grant->lease > 0)) {
-        ask.want = 0; /* what is there is not enough: no lease of it, and an answer about all of it */
+        /* what is there is not enough: no lease of it, and an answer about all of it */
+        ask.want = 0;
         ask_global(bucket, &ask, grant);
     }
     bucket->exact += grant->exact;
@@ -113,7 +119,8 @@ void weir__inprocess_ask(void *arg, struct weir__bucket *core, const struct weir
     uv_mutex_t *stripe = stripe_of(bucket);
     uv_mutex_lock(stripe);
     if (ask.exact > 0) {
-        (void)take_back(bucket); /* before tokens are reserved: then nothing can be put back any more (R12) */
+        /* before tokens are reserved: then nothing can be put back any more (R12) */
+        (void)take_back(bucket);
     }
     ask_global(bucket, &ask, grant);
     bucket->exact += grant->exact;

@@ -4,10 +4,12 @@
 
 #include "api/objects.h"
 
-/* The store when no address is given: the global bucket is here, and callers lease from it themselves. */
+/* The store when no address is given: the global bucket is here, and callers lease from it
+ * themselves. */
 
-/* Takes `cost` > 0, <= capacity, from the global bucket, and a lease besides.  Returns whether it was there; *grant then, and
- * else, is the answer; grant->remaining counts credit as well.  Thread: any.  Cost: a clock and a short lock. */
+/* Takes `cost` > 0, <= capacity, from the global bucket, and a lease besides.  Returns whether it
+ * was there; *grant then, and else, is the answer; grant->remaining counts credit as well.  Thread:
+ * any.  Cost: a clock and a short lock. */
 bool weir__inprocess_take(struct weir_bucket *bucket, int64_t cost, struct weir__grant *grant);
 
 /* A look: takes nothing.  grant->remaining counts credit as well. */
@@ -20,7 +22,8 @@ void weir__inprocess_ask(void *arg, struct weir__bucket *bucket, const struct we
 /* Returns false if more than was admitted. */
 bool weir__inprocess_refund(struct weir_bucket *bucket, int64_t tokens);
 
-/* The limit has changed: what accrued until now counts at the old rate, all that follows at the new one. */
+/* The limit has changed: what accrued until now counts at the old rate, all that follows at the new
+ * one. */
 void weir__inprocess_adopt(struct weir_bucket *bucket);
 
 /* Adds what the bucket has given out. */

@@ -3,8 +3,8 @@
 /*
  * From what the user wrote to a rule of exact integers (R0).
  *
- * Path of a token: before its path begins.  Nothing here reaches a store: a limit that is refused leaves everything as
- * it was.
+ * Path of a token: before its path begins.  Nothing here reaches a store: a limit that is refused
+ * leaves everything as it was.
  */
 
 #include "api/limits.h"
@@ -22,14 +22,15 @@
 #include "core/policy.h"
 #include "core/rule.h"
 
-#define TOKENS_MOST UINT64_C(1000000000)          /* capacity, and tokens per second */
-#define RATE_PART_MOST UINT64_C(1000000000000)    /* each part of the rate: keeps products in 128 bits */
+#define TOKENS_MOST UINT64_C(1000000000) /* capacity, and tokens per second */
+#define RATE_PART_MOST                                                                             \
+    UINT64_C(1000000000000) /* each part of the rate: keeps products in 128 bits */
 #define WAIT_MOST_MS UINT64_C(60000)
 #define WINDOW_LEAST_MS UINT64_C(10)
 #define WINDOW_MOST_MS UINT64_C(60000)
 #define VERSION_MOST (UINT64_C(1) << 52)
 #define DEFAULT_BUDGET_PERCENT 5.0 /* by choice: the overshoot most people accept without asking */
-#define UNSET_PERCENT (-DBL_MAX) /* what nobody writes by hand */
+#define UNSET_PERCENT (-DBL_MAX)   /* what nobody writes by hand */
 #define DEFAULT_WAIT_MS 1000       /* by choice: longer than that few callers wait for one cost */
 
 void weir_limit_options_init(struct weir_limit_options *options, size_t size)
@@ -123,7 +124,8 @@ static int read_rate(struct weir__rule *rule, const struct weir_limit_options *o
     if (code != WEIR_OK) {
         return code;
     }
-    uint64_t per_s = (uint64_t)weir__mul_div((int64_t)o->rate_tokens, 1000000, (int64_t)o->rate_period_us);
+    uint64_t per_s = (uint64_t)weir__mul_div((int64_t)o->rate_tokens, 1000000,
+                                             (int64_t)o->rate_period_us);
     if (per_s > TOKENS_MOST) {
         return weir__complain(error, WEIR_EINVAL,
                               "rate_tokens: %" PRIu64 " per %" PRIu64
@@ -157,7 +159,8 @@ static int read_budget(struct weir__rule *rule, const struct weir_limit_options 
         return check_range("budget_tokens", o->budget_tokens, 0, (uint64_t)rule->capacity, error);
     }
     if (!by_default && !percent(part)) {
-        return weir__complain(error, WEIR_EINVAL, "budget_percent: %g: must be from 0 to 100", part);
+        return weir__complain(error, WEIR_EINVAL, "budget_percent: %g: must be from 0 to 100",
+                              part);
     }
     double tokens = (double)rule->capacity * (by_default ? DEFAULT_BUDGET_PERCENT : part) / 100;
     rule->budget = (int64_t)floor(tokens);

@@ -32,12 +32,12 @@ struct weir {
     uv_mutex_t limits_lock; /* the list of limits */
     struct weir_limit *limits;
     uv_mutex_t stripes[WEIR__STRIPES]; /* in-process buckets, by address */
-    struct weir__inprocess_sum gone; /* of buckets that were forgotten; under the table's lock */
+    struct weir__inprocess_sum gone;   /* of buckets that were forgotten; under the table's lock */
     struct weir__tallies tallies;
 
     bool remote;
     bool own_loop;
-    uv_loop_t loop;  /* own_loop */
+    uv_loop_t loop;     /* own_loop */
     bool joined;        /* somebody waits for the thread to end */
     uv_thread_t thread; /* of the loop, own or borrowed: where callbacks come */
     uint64_t ask_timeout_us;
@@ -59,8 +59,8 @@ struct weir_limit {
     struct weir__limit core; /* changed under the engine's lock and all stripes */
     struct weir *weir;
     struct weir_limit *next;
-    int64_t capacity;  /* atomic: core.rule.capacity, for callers */
-    uint32_t outage;   /* atomic: core.outage, for callers */
+    int64_t capacity; /* atomic: core.rule.capacity, for callers */
+    uint32_t outage;  /* atomic: core.outage, for callers */
     char name[WEIR__NAME_MAX + 1];
 };
 

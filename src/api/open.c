@@ -3,14 +3,17 @@
 /*
  * Opening and closing a weir.
  *
- * Lifetimes.  A weir's memory lives until it is closed and the last bucket that somebody still holds is given up:
- * `handles` counts these orphans, and one for the open weir.  So a caller with a handle may run into a closing weir at any
- * moment: it is told ECLOSED, and touches nothing that is gone.
+ * Lifetimes.  A weir's memory lives until it is closed and the last bucket that somebody still
+ * holds is given up: `handles` counts these orphans, and one for the open weir.  So a caller with a
+ * handle may run into a closing weir at any moment: it is told ECLOSED, and touches nothing that is
+ * gone.
  *
- * Closing: gate of every bucket CLOSED -> driver gives back and ends (io/driver) -> on_driver_closed: the table goes,
- * owned buckets become orphans -> `closed` of the user.  With a thread of its own, the thread does this last and ends.
+ * Closing: gate of every bucket CLOSED -> driver gives back and ends (io/driver) ->
+ * on_driver_closed: the table goes, owned buckets become orphans -> `closed` of the user.  With a
+ * thread of its own, the thread does this last and ends.
  *
- * Failures: what weir_open has made is undone in reverse; a driver that is on the loop already leaves it the usual way.
+ * Failures: what weir_open has made is undone in reverse; a driver that is on the loop already
+ * leaves it the usual way.
  */
 
 #include <limits.h>
@@ -33,13 +36,13 @@
 #define COUNT_MOST (UINT64_C(1) << 26)
 #define ASKS_MOST 65536
 
-/* A connection that says nothing for this many ask timeouts while it owes answers is given up; at least a second, so
- * that a paused server is not met by a storm of new connections. */
+/* A connection that says nothing for this many ask timeouts while it owes answers is given up; at
+ * least a second, so that a paused server is not met by a storm of new connections. */
 #define SILENT_TIMEOUTS 5
 #define SILENT_LEAST_MS 1000
 
-/* Unanswered calls on one connection, late ones included, as a multiple of the asks: an ask is given up after its
- * timeout and replaced, while the server may still owe the reply. */
+/* Unanswered calls on one connection, late ones included, as a multiple of the asks: an ask is
+ * given up after its timeout and replaced, while the server may still owe the reply. */
 #define LATE_CALLS 2
 
 #define UNCOUNTED (UINT64_C(1) << 32) /* more than COUNT_MOST */
@@ -146,7 +149,8 @@ static void on_driver_closed(void *arg)
 {
     struct weir *weir = arg;
     weir__buckets_drain(weir);
-    /* An orphan may be given up before it is counted: until then there are more handles than that. */
+    /* An orphan may be given up before it is counted: until then there are more handles than
+     * that. */
     (void)weir__add_acq_rel(&weir->handles, UNCOUNTED);
     uint64_t orphans = weir__table_free(weir->table);
     weir->table = NULL;
@@ -246,7 +250,8 @@ static struct weir__driver_config driver_config(struct weir *weir, const struct 
     };
 }
 
-/* From the locks on: makes the table, the loop and the driver.  On failure all that it made is gone. */
+/* From the locks on: makes the table, the loop and the driver.  On failure all that it made is
+ * gone. */
 static int assemble(struct weir *weir, const struct weir_options *o,
                     const struct weir__endpoint *endpoint, struct weir_error *error)
 {

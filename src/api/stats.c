@@ -3,9 +3,9 @@
 /*
  * One consistent snapshot.
  *
- * On a Redis store the loop's books are brought up to date first: every watched bucket is looked at, under the lock, and
- * the sums are read before the lock is left.  In process each bucket is counted under its stripe, and those that were
- * forgotten besides.
+ * On a Redis store the loop's books are brought up to date first: every watched bucket is looked
+ * at, under the lock, and the sums are read before the lock is left.  In process each bucket is
+ * counted under its stripe, and those that were forgotten besides.
  */
 
 #include <string.h>
@@ -82,9 +82,8 @@ int weir_stats_read(struct weir *weir, struct weir_stats *stats)
         count_inprocess(weir, &s);
     }
     s.size = stats->size;
-    s.store_state = weir->remote
-                        ? (enum weir_store_state)weir__load_relaxed(&weir->driver.view)
-                        : WEIR_STORE_LOCAL;
+    s.store_state = weir->remote ? (enum weir_store_state)weir__load_relaxed(&weir->driver.view)
+                                 : WEIR_STORE_LOCAL;
     s.buckets = weir__table_count(weir->table);
     s.waiters = weir__load_relaxed(&weir->waiters);
     s.outage_spent += weir__tally_sum(&weir->tallies, WEIR__COUNT_OUTAGE_ALLOWED);

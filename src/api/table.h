@@ -7,10 +7,11 @@
 #include <stdint.h>
 
 /*
- * From (limit, key) to bucket: many readers without a lock, one writer at a time.  The only place that uses ck_hs
- * and ck_epoch.
+ * From (limit, key) to bucket: many readers without a lock, one writer at a time.  The only place
+ * that uses ck_hs and ck_epoch.
  *
- * An entry is embedded in its bucket.  `refs` counts the owners outside the table; the table itself is none.
+ * An entry is embedded in its bucket.  `refs` counts the owners outside the table; the table itself
+ * is none.
  *
  *     0..     owners                                       an entry with 0 may be evicted
  *     + RETIRED   left the table: no new owner; memory is freed once no reader can see it
@@ -19,7 +20,7 @@
 struct weir__entry {
     uint32_t refs; /* atomic */
     uint32_t key_len;
-    const void *space; /* the limit: keys of different limits are different */
+    const void *space;        /* the limit: keys of different limits are different */
     const unsigned char *key; /* in the bucket's memory, not changed while it lives */
     uint64_t hash;
     _Alignas(void *) unsigned char deferred[2 * sizeof(void *)]; /* the table's */
@@ -46,25 +47,25 @@ struct weir__entry *weir__table_find(struct weir__table *table, const void *spac
 
 enum weir__table_put { WEIR__PUT_NEW, WEIR__PUT_FOUND, WEIR__PUT_FULL, WEIR__PUT_NO_MEMORY };
 
-/* Puts an entry (space, key, key_len filled), or finds the one of the same key that is there already; *out is owned
- * by the caller.  When full, forgets one that may be forgotten, looking at a bounded number.  On anything but NEW the
- * given entry is still the caller's.  Thread: any. */
+/* Puts an entry (space, key, key_len filled), or finds the one of the same key that is there
+ * already; *out is owned by the caller.  When full, forgets one that may be forgotten, looking at a
+ * bounded number.  On anything but NEW the given entry is still the caller's.  Thread: any. */
 enum weir__table_put weir__table_put(struct weir__table *table, struct weir__entry *entry,
                                      struct weir__entry **out);
 
-/* One more owner (the caller is one); one fewer.  unref returns true when the caller was the last owner of an orphan
- * and must free it.  Thread: any. */
+/* One more owner (the caller is one); one fewer.  unref returns true when the caller was the last
+ * owner of an orphan and must free it.  Thread: any. */
 void weir__table_ref(struct weir__entry *entry);
 bool weir__table_unref(struct weir__entry *entry);
 
 uint64_t weir__table_count(struct weir__table *table);
 
 /* Calls visit for every entry, under the table's lock. */
-void weir__table_visit(struct weir__table *table, void (*visit)(void *arg, struct weir__entry *entry),
-                       void *arg);
+void weir__table_visit(struct weir__table *table,
+                       void (*visit)(void *arg, struct weir__entry *entry), void *arg);
 
-/* Ends the table: entries without an owner are destroyed, the others become orphans.  Returns how many.  No other call
- * on the table may run or come, but unref. */
+/* Ends the table: entries without an owner are destroyed, the others become orphans.  Returns how
+ * many.  No other call on the table may run or come, but unref. */
 uint64_t weir__table_free(struct weir__table *table);
 
 #endif

@@ -3,8 +3,8 @@
 /*
  * Which thread counts where.
  *
- * `taken` has one bit a place.  A thread sets a free bit (acquire) and clears it when it ends (release): the next
- * owner of the place sees what the last one wrote, and goes on from there.
+ * `taken` has one bit a place.  A thread sets a free bit (acquire) and clears it when it ends
+ * (release): the next owner of the place sees what the last one wrote, and goes on from there.
  */
 
 #include "api/tally.h"

@@ -7,9 +7,9 @@
 #include "base/atomic.h"
 
 /*
- * Counters of refusals that cost a refused caller a plain addition: each thread has a line of its own.  A thread
- * claims one of 63 places at its first count and leaves it when it ends; threads beyond that share place 0 and add
- * atomically.
+ * Counters of refusals that cost a refused caller a plain addition: each thread has a line of its
+ * own.  A thread claims one of 63 places at its first count and leaves it when it ends; threads
+ * beyond that share place 0 and add atomically.
  */
 
 enum weir__count {
@@ -43,7 +43,8 @@ static inline void weir__tally_own(struct weir__tally *tally, enum weir__count c
 }
 
 /* Thread: any. */
-static inline void weir__tally_add(struct weir__tallies *tallies, enum weir__count count, uint64_t n)
+static inline void weir__tally_add(struct weir__tallies *tallies, enum weir__count count,
+                                   uint64_t n)
 {
     int place = weir__tally_place < 0 ? weir__tally_claim() : weir__tally_place;
     if (place > 0) {

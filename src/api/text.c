@@ -4,6 +4,7 @@
  * Names and sentences for the numbers of the public header.
  *
  * They come from the header's own lists, so a new number has its words, or does not compile.
+ * Nothing here is part of the path of a token.
  */
 
 #include "weir/weir.h"
@@ -22,15 +23,12 @@ struct code_text {
 static struct code_text text_of(int code)
 {
     switch (code) {
-    case WEIR_OK:
-        return (struct code_text){code, "WEIR_OK", "success", ""};
+    case WEIR_OK: return (struct code_text){code, "WEIR_OK", "success", ""};
 #define CODE_CASE(number, symbol, meaning, advice)                                                 \
-    case number:                                                                                   \
-        return (struct code_text){code, #symbol, meaning, advice};
+    case number: return (struct code_text){code, #symbol, meaning, advice};
         WEIR_ERRORS(CODE_CASE)
 #undef CODE_CASE
-    default:
-        return (struct code_text){code, "unknown", "unknown", "unknown"};
+    default: return (struct code_text){code, "unknown", "unknown", "unknown"};
     }
 }
 
@@ -44,27 +42,20 @@ const char *weir_reason_text(int reason)
 {
     switch (reason) {
 #define REASON_CASE(number, symbol, text)                                                          \
-    case number:                                                                                   \
-        return text;
+    case number: return text;
         WEIR_REASONS(REASON_CASE)
 #undef REASON_CASE
-    default:
-        return "unknown";
+    default: return "unknown";
     }
 }
 
 const char *weir_verdict_name(int verdict)
 {
     switch (verdict) {
-    case WEIR_DENIED:
-        return "DENIED";
-    case WEIR_ALLOWED:
-        return "ALLOWED";
-    case WEIR_UNAVAILABLE:
-        return "UNAVAILABLE";
-    case WEIR_PENDING:
-        return "PENDING";
-    default:
-        return "unknown";
+    case WEIR_DENIED: return "DENIED";
+    case WEIR_ALLOWED: return "ALLOWED";
+    case WEIR_UNAVAILABLE: return "UNAVAILABLE";
+    case WEIR_PENDING: return "PENDING";
+    default: return "unknown";
     }
 }

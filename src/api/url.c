@@ -3,8 +3,8 @@
 /*
  * The address of a store.
  *
- * One pass from left to right; each piece is copied into its field of the endpoint, whose sizes are the bounds.
- * Messages name the piece and its place, never its text: it could be a password.
+ * One pass from left to right; each piece is copied into its field of the endpoint, whose sizes are
+ * the bounds.  Messages name the piece and its place, never its text: it could be a password.
  */
 
 #include "api/url.h"
@@ -128,7 +128,8 @@ static int read_network(struct weir__endpoint *endpoint, const char *url, const 
     after += *after == ']';
 
     uint32_t port = REDIS_PORT;
-    if (after < host_end && (*after != ':' || !number(&port, after + 1, host_end, 65535) || port == 0)) {
+    if (after < host_end &&
+        (*after != ':' || !number(&port, after + 1, host_end, 65535) || port == 0)) {
         return wrong(error, url, after, "':' and a port from 1 to 65535");
     }
     endpoint->port = (uint16_t)port;
@@ -147,8 +148,8 @@ static int read_path(struct weir__endpoint *endpoint, const char *url, const cha
     if (*at != '/' || !copy(endpoint->path, sizeof(endpoint->path), at, path_end)) {
         return wrong(error, url, at, "an absolute path of at most 107 bytes");
     }
-    if (query != NULL && (strncmp(query, "?db=", 4) != 0 ||
-                          !number(&endpoint->db, query + 4, end, DB_MOST))) {
+    if (query != NULL &&
+        (strncmp(query, "?db=", 4) != 0 || !number(&endpoint->db, query + 4, end, DB_MOST))) {
         return wrong(error, url, query, "'?db=' and a number from 0 to 65535");
     }
     return WEIR_OK;

@@ -10,8 +10,8 @@
  *     redis://[user[:password]@]host[:port][/db]      host may be [v6]
  *     unix://[user[:password]@]/path[?db=n]
  *
- * User and password are percent-decoded.  Returns WEIR_OK, or WEIR_EINVAL with the place and what was expected; the text
- * never holds the password. */
+ * User and password are percent-decoded.  Returns WEIR_OK, or WEIR_EINVAL with the place and what
+ * was expected; the text never holds the password. */
 int weir__url_read(struct weir__endpoint *endpoint, const char *url, struct weir_error *error);
 
 #endif

@@ -3,12 +3,15 @@
 /*
  * weir_acquire and weir_acquire_wait: take tokens now if they are there, else wait for them.
  *
- * Path of a token: credit, or the in-process store, answers at once; else a waiter is pushed to the loop (io/driver), lives
- * in its bucket's line (core/queue), and comes back through weir__waiting_answered.
+ * Path of a token: credit, or the in-process store, answers at once; else a waiter is pushed to the
+ * loop (io/driver), lives in its bucket's line (core/queue), and comes back through
+ * weir__waiting_answered.
  *
- * Threads: the acquiring calls run anywhere; weir__waiting_answered on the loop's.  A waiter holds its bucket.
+ * Threads: the acquiring calls run anywhere; weir__waiting_answered on the loop's.  A waiter holds
+ * its bucket.
  *
- * Every pushed waiter is answered exactly once: by tokens, by a refusal, by its deadline, or by the closing.
+ * Every pushed waiter is answered exactly once: by tokens, by a refusal, by its deadline, or by the
+ * closing.
  */
 
 #include "api/waiting.h"
@@ -110,8 +113,8 @@ static int join(struct weir_bucket *bucket, struct waiting *waiting, uint64_t co
     waiting->core.bucket = &bucket->core;
     waiting->core.cost = (int64_t)cost;
     waiting->core.until_us = now_us + (int64_t)timeout_us;
-    waiting->core.answer_us =
-        now_us + (int64_t)(timeout_us == 0 ? weir->ask_timeout_us : timeout_us);
+    waiting->core.answer_us = now_us +
+                              (int64_t)(timeout_us == 0 ? weir->ask_timeout_us : timeout_us);
     if (!weir__driver_join(&weir->driver, &waiting->core)) {
         (void)weir__sub_acq_rel(&weir->waiters, 1);
         return WEIR_ECLOSED;

@@ -6,14 +6,16 @@
 #include <stdint.h>
 
 /*
- * The words of the lease protocol (docs/protocol.md): what a process says to the store about one bucket,
- * and what it hears.  Every store understands these and nothing else.  All times are microseconds, all
- * amounts are tokens unless they say units; every number is an integer below 2^53.
+ * The words of the lease protocol (docs/protocol.md): what a process says to the store about one
+ * bucket, and what it hears.  Every store understands these and nothing else.  All times are
+ * microseconds, all amounts are tokens unless they say units; every number is an integer below
+ * 2^53.
  */
 
 /*
  * A limit as it travels: exact integers (R0).  Every `tick_us` microseconds `units_per_tick` units
- * accrue; `units_per_token` of them are one token.  capacity * units_per_token + units_per_tick < 2^53.
+ * accrue; `units_per_token` of them are one token.  capacity * units_per_token + units_per_tick <
+ * 2^53.
  */
 struct weir__rule {
     int64_t version;         /* R11: the highest wins */
@@ -50,14 +52,15 @@ struct weir__ask {
 };
 
 struct weir__grant {
-    int64_t lease;          /* tokens leased, 0..want */
-    int64_t exact;          /* 0, or what was asked */
-    int64_t wait_us;        /* the exact part may be used this long after the script ran */
-    int64_t window;         /* the window the lease belongs to */
-    int64_t life_us;        /* how long it may be spent, from the send of the ask (R6) */
-    int64_t remaining;      /* tokens left in the global bucket, never negative */
-    int64_t retry_after_us; /* until max(1, least, exact) tokens are there; 0: something was granted, or only the
-                               budget refused; -1: never (exact above capacity) */
+    int64_t lease;     /* tokens leased, 0..want */
+    int64_t exact;     /* 0, or what was asked */
+    int64_t wait_us;   /* the exact part may be used this long after the script ran */
+    int64_t window;    /* the window the lease belongs to */
+    int64_t life_us;   /* how long it may be spent, from the send of the ask (R6) */
+    int64_t remaining; /* tokens left in the global bucket, never negative */
+    /* until max(1, least, exact) tokens are there; 0: something was granted, or only the budget
+     * refused; -1: never (exact above capacity) */
+    int64_t retry_after_us;
     int64_t reset_after_us; /* until the global bucket is full */
     int64_t processes;      /* seen in this window or the last; may count one twice (R13) */
     int64_t refunded;       /* of ask.refund, what was accepted */

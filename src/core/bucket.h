@@ -41,8 +41,8 @@ struct weir__flight {
 
 struct weir__bucket {
     _Alignas(WEIR__CACHE_LINE) int64_t credit; /* tokens to be had now, >= 0 */
-    uint32_t gate;       /* WEIR__GATE_ */
-    uint32_t joining;    /* callers who wait, on their way to the line */
+    uint32_t gate;                             /* WEIR__GATE_ */
+    uint32_t joining;                          /* callers who wait, on their way to the line */
     int64_t retry_at_us; /* hints for results, our clock: when the next tokens are expected, */
     int64_t reset_at_us; /* when the global bucket is full; WEIR__HINT_UNKNOWN */
     int64_t remaining;   /* in the store as of its last answer; WEIR__HINT_UNKNOWN */
@@ -54,35 +54,39 @@ struct weir__bucket {
     struct weir__leases leases;
     struct weir__demand demand;
     struct weir__flight flight;
-    struct weir__heap_node due; /* when the loop must look again; in no heap: asleep, nothing held */
-    struct weir__list ready;    /* in the engine's list of buckets with an ask to send */
-    struct weir__list waiters;  /* struct weir__waiter.line, the first come first */
-    unsigned waiting;           /* how many of them, and of those with reserved tokens */
-    int64_t arrived;            /* since the last look: tokens new waiters want, */
-    int64_t served_exact;       /* tokens waiters took outside the credit word, */
-    int64_t served_credit;      /* and from it */
-    unsigned hasty;             /* waiters who cannot wait for a lease's pace: less than a horizon */
-    int64_t busy_us;            /* when a token was last taken, or wanted */
-    int64_t lease_after_us;     /* pace: no ask for a lease before */
-    int64_t exact_after_us;     /* pace: no ask for waiters before */
-    int64_t known_us;           /* when `remaining` was heard */
-    int64_t reserved_us;        /* when the last reserved tokens are due */
-    int64_t refused_cost;       /* the store's last answer has refused this many tokens; INT64_MAX: none, */
-    int64_t refused_until_us;   /* and will until then; WEIR__HINT_UNKNOWN */
-    int64_t heard;              /* window last heard of (R13) */
-    int64_t processes;          /* last heard, >= 1 */
-    int64_t refund;             /* to travel with the next ask (R10) */
-    int64_t admitted;           /* tokens taken here and not refunded */
-    bool missed;                /* somebody found too little, and nothing was granted since */
-    bool alone;                 /* the next exact part is for one waiter only */
-    int64_t local_from_us;      /* local policy: tokens accrue from here; WEIR__HINT_UNKNOWN */
+    /* when the loop must look again; in no heap: asleep, nothing held */
+    struct weir__heap_node due;
+    struct weir__list ready;   /* in the engine's list of buckets with an ask to send */
+    struct weir__list waiters; /* struct weir__waiter.line, the first come first */
+    unsigned waiting;          /* how many of them, and of those with reserved tokens */
+    int64_t arrived;           /* since the last look: tokens new waiters want, */
+    int64_t served_exact;      /* tokens waiters took outside the credit word, */
+    int64_t served_credit;     /* and from it */
+    /* waiters who cannot wait for a lease's pace: less than a horizon */
+    unsigned hasty;
+    int64_t busy_us;        /* when a token was last taken, or wanted */
+    int64_t lease_after_us; /* pace: no ask for a lease before */
+    int64_t exact_after_us; /* pace: no ask for waiters before */
+    int64_t known_us;       /* when `remaining` was heard */
+    int64_t reserved_us;    /* when the last reserved tokens are due */
+    /* the store's last answer has refused this many tokens; INT64_MAX: none, */
+    int64_t refused_cost;
+    int64_t refused_until_us; /* and will until then; WEIR__HINT_UNKNOWN */
+    int64_t heard;            /* window last heard of (R13) */
+    int64_t processes;        /* last heard, >= 1 */
+    int64_t refund;           /* to travel with the next ask (R10) */
+    int64_t admitted;         /* tokens taken here and not refunded */
+    bool missed;              /* somebody found too little, and nothing was granted since */
+    bool alone;               /* the next exact part is for one waiter only */
+    int64_t local_from_us;    /* local policy: tokens accrue from here; WEIR__HINT_UNKNOWN */
 };
 
 /*
  * The hot path: takes `cost` > 0 tokens or none.
  *
- * Exact: the word is compared and exchanged whole, and a loser looks again, so nobody is told "empty" while
- * tokens are there, and none is made or lost.  Relaxed: the word carries nothing but itself.
+ * Exact: the word is compared and exchanged whole, and a loser looks again, so nobody is told
+ * "empty" while tokens are there, and none is made or lost.  Relaxed: the word carries nothing but
+ * itself.
  * Thread: any.  Cost: one atomic exchange.
  */
 static inline bool weir__bucket_take(struct weir__bucket *bucket, int64_t cost)

@@ -3,11 +3,11 @@
 /*
  * How many tokens per second are wanted from one bucket in this process.
  *
- * Path of a token: the loop looks (core/engine), sees what callers took since, and this turns it into the size
- * of the next lease (core/policy).
+ * Path of a token: the loop looks (core/engine), sees what callers took since, and this turns it
+ * into the size of the next lease (core/policy).
  *
- * An estimate that is too low costs calls to the store, one that is too high holds tokens others could use until
- * they are given back; neither touches the promise, which the store keeps.
+ * An estimate that is too low costs calls to the store, one that is too high holds tokens others
+ * could use until they are given back; neither touches the promise, which the store keeps.
  */
 
 #include "core/demand.h"
@@ -22,8 +22,8 @@ static void decay(struct weir__demand *demand, int64_t taken, double elapsed_us,
     if (tau < TAU_LEAST_US) {
         tau = TAU_LEAST_US;
     }
-    /* 1 - exp(-x) by x / (1 + x): never negative, never above 1.  What was taken in no time still counts, spread
-     * over tau. */
+    /* 1 - exp(-x) by x / (1 + x): never negative, never above 1.  What was taken in no time still
+     * counts, spread over tau. */
     demand->per_s *= tau / (tau + elapsed_us);
     demand->per_s += (double)taken * 1e6 / (tau + elapsed_us);
 }

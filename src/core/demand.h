@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 /*
- * Tokens per second wanted here (L7): an exponentially weighted mean over tau of what was taken, for as long as
- * tokens were there to take.  Refused callers are not counted one by one, since that would cost each of them a
- * shared write.  Instead: a lease that did not last a horizon was too small, and twice the speed at which it
- * went is wanted at least.
+ * Tokens per second wanted here (L7): an exponentially weighted mean over tau of what was taken,
+ * for as long as tokens were there to take.  Refused callers are not counted one by one, since that
+ * would cost each of them a shared write.  Instead: a lease that did not last a horizon was too
+ * small, and twice the speed at which it went is wanted at least.
  */
 struct weir__demand {
     double per_s;
@@ -25,7 +25,8 @@ struct weir__demand_bounds {
     int64_t horizon_us;
 };
 
-/* `taken` tokens, or asked for by waiters, since the last update; `missed`: a caller found too little since. */
+/* `taken` tokens, or asked for by waiters, since the last update; `missed`: a caller found too
+ * little since. */
 void weir__demand_update(struct weir__demand *demand, int64_t taken, bool missed,
                          const struct weir__demand_bounds *bounds, int64_t now_us);
 

@@ -3,9 +3,10 @@
 /*
  * All buckets of one process: who is looked at when, and how it begins and ends.
  *
- * Path of a token: a first caller finds nothing -> weir__engine_touch -> look -> ready -> core/exchange asks ->
- * ... -> credit.  From then on nobody rings: the loop looks at each busy bucket by itself, early enough that the
- * next lease is there before the last one is spent, and forgets it when it has been quiet.
+ * Path of a token: a first caller finds nothing -> weir__engine_touch -> look -> ready ->
+ * core/exchange asks -> ... -> credit.  From then on nobody rings: the loop looks at each busy
+ * bucket by itself, early enough that the next lease is there before the last one is spent, and
+ * forgets it when it has been quiet.
  *
  * A bucket is
  *     asleep     in no heap; nothing held, nothing owed; the next caller rings
@@ -13,9 +14,9 @@
  *     ready      in the list `ready` besides: it has something to ask
  *     in flight  its ask is on the way
  *
- * Going to sleep races with a caller who finds too little and sees WATCHED.  Both sides change the gate by one
- * atomic read-modify-write: either the caller's MISSED comes first and the loop sees it and stays, or the loop's
- * clearing of WATCHED comes first and the caller sees that and rings.
+ * Going to sleep races with a caller who finds too little and sees WATCHED.  Both sides change the
+ * gate by one atomic read-modify-write: either the caller's MISSED comes first and the loop sees it
+ * and stays, or the loop's clearing of WATCHED comes first and the caller sees that and rings.
  *
  * Failures: core/exchange for an ask, core/outage and core/local for the store.
  */
@@ -28,7 +29,8 @@
 #include "core/local.h"
 #include "core/queue.h"
 
-/* How often a refund that cannot be told to the store is looked at; for no reason but to be in the heap. */
+/* How often a refund that cannot be told to the store is looked at; for no reason but to be in the
+ * heap. */
 #define DEBT_LOOK_US 1000000
 
 void weir__engine_init(struct weir__engine *engine, const struct weir__engine_config *config)
@@ -171,7 +173,8 @@ static void schedule(struct weir__engine *engine, struct weir__bucket *bucket,
         look_at(engine, bucket, at);
     }
 
-    /* Watched: a caller who finds too little need not ring, since the loop comes by itself soon, or could do nothing. */
+    /* Watched: a caller who finds too little need not ring, since the loop comes by itself soon, or
+     * could do nothing. */
     bool paced = bucket->lease_after_us > now_us;
     bool near = flying || paced || at - now_us <= 2 * plan->sizes.look_us;
     if (near) {
@@ -236,8 +239,8 @@ static void all_due(struct weir__engine *engine, int64_t now_us)
         weir__heap_insert(&engine->due, node, now_us);
     }
     while (!weir__list_empty(&engine->ready)) {
-        struct weir__bucket *bucket =
-            weir__container(engine->ready.next, struct weir__bucket, ready);
+        struct weir__bucket *bucket = weir__container(engine->ready.next, struct weir__bucket,
+                                                      ready);
         weir__list_remove(&bucket->ready);
         look_at(engine, bucket, now_us);
     }

@@ -17,12 +17,14 @@
  *     events in                          commands out, by value
  *     weir__engine_touch                 weir__engine_next_command    an ask to send
  *     weir__engine_wait                  weir__engine_next_done       a waiter to answer
- *     weir__engine_answer / _fail        weir__engine_next_us         when to call weir__engine_tick
+ *     weir__engine_answer / _fail        weir__engine_next_us         when to call
+ *                                                                     weir__engine_tick
  *     weir__engine_tick
  *
  * It has no clock, no randomness but its seed, no I/O and no memory but what it is handed.
  *
- * Thread: one at a time; io/driver keeps a lock around it.  `now_us` is our clock: monotonic, counting suspend.
+ * Thread: one at a time; io/driver keeps a lock around it.  `now_us` is our clock: monotonic,
+ * counting suspend.
  */
 
 struct weir__engine_config {
@@ -30,21 +32,23 @@ struct weir__engine_config {
     unsigned max_asks;
     unsigned max_waiters;
     uint64_t seed;
-    bool leases; /* false: the store is this process, callers lease for themselves, only waiters come here */
+    /* false: the store is this process, callers lease for themselves, only waiters come here */
+    bool leases;
 };
 
 struct weir__engine_counts {
     uint64_t asks_sent, asks_answered, asks_lost, asks_refused;
     uint64_t exact_spent, exact_void, refunded;
-    uint64_t outage_spent; /* by the loop: waiters under an open policy, and leases of the local policy */
-    uint64_t watched;      /* buckets in the heap now */
+    /* by the loop: waiters under an open policy, and leases of the local policy */
+    uint64_t outage_spent;
+    uint64_t watched; /* buckets in the heap now */
 };
 
 struct weir__engine {
     struct weir__engine_config config;
     struct weir__outage outage;
     enum weir__store_state noticed; /* the state that all buckets were last looked at in */
-    int64_t down_from_us; /* when the policies last began to decide */
+    int64_t down_from_us;           /* when the policies last began to decide */
     struct weir__rtt rtt;
     struct weir__ledger ledger; /* sum over all buckets */
     struct weir__engine_counts counts;
@@ -59,7 +63,8 @@ struct weir__engine {
     bool closing;
 };
 
-/* An ask to send.  Everything is by value but the bucket, which stays until this serial is answered or failed. */
+/* An ask to send.  Everything is by value but the bucket, which stays until this serial is answered
+ * or failed. */
 struct weir__command {
     struct weir__bucket *bucket;
     uint64_t serial;
@@ -74,16 +79,19 @@ void weir__engine_init(struct weir__engine *engine, const struct weir__engine_co
 void weir__bucket_init(struct weir__bucket *bucket, struct weir__engine *engine,
                        struct weir__limit *limit, const void *key, size_t key_len);
 
-/* Whether the engine holds anything of the bucket: a lease, an ask, a waiter, a debt to the store. */
+/* Whether the engine holds anything of the bucket: a lease, an ask, a waiter, a debt to the
+ * store. */
 bool weir__engine_holds(const struct weir__engine *engine, const struct weir__bucket *bucket);
 
 /* A caller found too little, and nobody watches the bucket. */
 void weir__engine_touch(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us);
 
-/* A caller waits.  Fields bucket, cost, until_us, answer_us are set; comes out of next_done exactly once. */
+/* A caller waits.  Fields bucket, cost, until_us, answer_us are set; comes out of next_done exactly
+ * once. */
 void weir__engine_wait(struct weir__engine *engine, struct weir__waiter *waiter, int64_t now_us);
 
-/* Up to `tokens` of admissions were not used.  Returns false, and does nothing, if more than was admitted. */
+/* Up to `tokens` of admissions were not used.  Returns false, and does nothing, if more than was
+ * admitted. */
 bool weir__engine_refund(struct weir__engine *engine, struct weir__bucket *bucket, int64_t tokens,
                          int64_t now_us);
 
@@ -91,7 +99,8 @@ bool weir__engine_refund(struct weir__engine *engine, struct weir__bucket *bucke
 bool weir__engine_next_command(struct weir__engine *engine, struct weir__command *command,
                                int64_t now_us);
 
-/* The answer to the ask with this serial.  One that is late, or not the bucket's, is ignored: lost (R8). */
+/* The answer to the ask with this serial.  One that is late, or not the bucket's, is ignored: lost
+ * (R8). */
 void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucket, uint64_t serial,
                          const struct weir__grant *grant, int64_t now_us);
 
@@ -119,8 +128,8 @@ void weir__engine_look(struct weir__engine *engine, struct weir__bucket *bucket,
 /* Brings the ledger up to date: looks at every bucket with a lease that is watched or ready. */
 void weir__engine_settle_books(struct weir__engine *engine, int64_t now_us);
 
-/* Answers every waiter, asks for nothing more; each bucket that is watched gives back what it holds with a last
- * ask.  Ends when `asks` is 0 and next_command has no more. */
+/* Answers every waiter, asks for nothing more; each bucket that is watched gives back what it holds
+ * with a last ask.  Ends when `asks` is 0 and next_command has no more. */
 void weir__engine_close(struct weir__engine *engine, int64_t now_us);
 
 #endif

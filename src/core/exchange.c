@@ -8,15 +8,16 @@
  *     next_command       the ask leaves; from here on its settled amounts are gone (R8)
  *     answer | fail      credit and exact tokens, or nothing; and when to ask again
  *
- * Path of a token: demand -> [plan -> next_command] -> core/wire -> store -> core/wire -> [answer] -> credit.
+ * Path of a token: demand -> [plan -> next_command] -> core/wire -> store -> core/wire -> [answer]
+ * -> credit.
  *
- * Invariants: one ask in flight a bucket; an answer counts only with the serial of that ask; a lease lives from the
- * send of its ask (R6); an exact part is void if its answer took longer than the ask timeout (R9), and never becomes
- * credit.
+ * Invariants: one ask in flight a bucket; an answer counts only with the serial of that ask; a
+ * lease lives from the send of its ask (R6); an exact part is void if its answer took longer than
+ * the ask timeout (R9), and never becomes credit.
  *
- * Failures: a lost ask loses its grant, its settle rows and its refund; the store's window forgets what was not
- * settled.  An ask that surely did not run keeps its refund.  Either way the next ask waits a moment, and after
- * several the store counts as down (core/outage).
+ * Failures: a lost ask loses its grant, its settle rows and its refund; the store's window forgets
+ * what was not settled.  An ask that surely did not run keeps its refund.  Either way the next ask
+ * waits a moment, and after several the store counts as down (core/outage).
  */
 
 #include "core/exchange.h"
@@ -66,7 +67,8 @@ void weir__exchange_observe(struct weir__engine *engine, struct weir__bucket *bu
     struct weir__sizes sizes;
     weir__policy_sizes(&sizes, &situation);
     double rate = weir__rule_per_s(situation.rule);
-    /* By choice: a first miss asks for 1/64 of the budget, and no process wants more than twice the rate. */
+    /* By choice: a first miss asks for 1/64 of the budget, and no process wants more than twice the
+     * rate. */
     struct weir__demand_bounds bounds = {
         .first_per_s = rate / 32, .most_per_s = rate * 2, .horizon_us = sizes.horizon_us};
     weir__demand_update(&bucket->demand, offered, missed, &bounds, now_us);
@@ -79,8 +81,9 @@ static bool first_is_large(const struct weir__bucket *bucket)
     return first != NULL && first->cost > bucket->limit->rule.budget / 4;
 }
 
-/* How many waiters, from the head, the next exact part is for.  As many as the store may have tokens for, by what it
- * last said (less than what it refused) and the rate; at least one; together not above the capacity, or it could never be granted. */
+/* How many waiters, from the head, the next exact part is for.  As many as the store may have
+ * tokens for, by what it last said (less than what it refused) and the rate; at least one; together
+ * not above the capacity, or it could never be granted. */
 static void plan_exact(const struct weir__bucket *bucket, struct weir__plan *plan, int64_t now_us)
 {
     const struct weir__rule *rule = &bucket->limit->rule;
@@ -93,7 +96,8 @@ static void plan_exact(const struct weir__bucket *bucket, struct weir__plan *pla
 
     bool large = first_is_large(bucket);
     int64_t until_us = INT64_MAX;
-    for (const struct weir__waiter *w = weir__queue_first(bucket); w != NULL; w = weir__queue_after(bucket, w)) {
+    for (const struct weir__waiter *w = weir__queue_first(bucket); w != NULL;
+         w = weir__queue_after(bucket, w)) {
         bool fits = plan->exact + w->cost <= most;
         if (plan->covers > 0 && (!fits || bucket->alone || (large && !plan->sizes.exact))) {
             break;
@@ -103,8 +107,8 @@ static void plan_exact(const struct weir__bucket *bucket, struct weir__plan *pla
         until_us = weir__min(until_us, w->until_us);
     }
 
-    /* R12: who can wait, and cannot be served by leases, reserves.  The wait is measured a little long on our side,
-     * so a little less is asked for. */
+    /* R12: who can wait, and cannot be served by leases, reserves.  The wait is measured a little
+     * long on our side, so a little less is asked for. */
     if (plan->exact > 0 && (plan->sizes.exact || large)) {
         int64_t wait_us = weir__min(weir__max(until_us - now_us, 0), rule->max_wait_us);
         plan->wait_us = wait_us - wait_us / 16;
@@ -127,8 +131,8 @@ void weir__exchange_plan(const struct weir__engine *engine, const struct weir__b
     if (leases && bucket->missed && plan->want == 0 && situation.credit == 0) {
         plan->want = weir__max(plan->sizes.want, 1);
     }
-    /* Waiters of a bucket that leases carry are served by leases, at their pace, and their exact part rides along; unless
-     * one of them cannot wait that long. */
+    /* Waiters of a bucket that leases carry are served by leases, at their pace, and their exact
+     * part rides along; unless one of them cannot wait that long. */
     bool carried = engine->config.leases && !plan->sizes.exact && !first_is_large(bucket) &&
                    bucket->hasty == 0;
     plan->exact_at_us = carried ? weir__max(bucket->exact_after_us, bucket->lease_after_us)
@@ -140,8 +144,9 @@ void weir__exchange_plan(const struct weir__engine *engine, const struct weir__b
     bool something = situation.credit > 0 || bucket->refund > 0 ||
                      weir__leases_unsettled(&bucket->leases);
     plan->give_back = engine->config.leases && (plan->idle || engine->closing) && something;
-    /* Whoever is looked at may carry the probe, though it be a look at the store and nothing more: else a policy that
-     * answers everyone at once would leave nobody to ask, and the outage would never end. */
+    /* Whoever is looked at may carry the probe, though it be a look at the store and nothing more:
+     * else a policy that answers everyone at once would leave nobody to ask, and the outage would
+     * never end. */
     bool probes = engine->outage.state == WEIR__STORE_PROBING && !engine->closing;
     plan->any = plan->want > 0 || plan->covers > 0 || plan->give_back || probes;
 }
@@ -182,8 +187,8 @@ bool weir__engine_next_command(struct weir__engine *engine, struct weir__command
 {
     while (engine->asks < weir__outage_asks(&engine->outage, engine->config.max_asks) &&
            !weir__list_empty(&engine->ready)) {
-        struct weir__bucket *bucket =
-            weir__container(engine->ready.next, struct weir__bucket, ready);
+        struct weir__bucket *bucket = weir__container(engine->ready.next, struct weir__bucket,
+                                                      ready);
         weir__list_remove(&bucket->ready);
         weir__exchange_observe(engine, bucket, now_us);
         weir__queue_serve(engine, bucket);
@@ -235,8 +240,9 @@ static void pace(struct weir__engine *engine, struct weir__bucket *bucket,
     }
 }
 
-/* L6 for waiters: the more processes wait for the same tokens, the less often each asks.  In a bucket that leases carry
- * whoever comes meanwhile, and cannot wait, is refused here; in an exact one the store's word alone counts. */
+/* L6 for waiters: the more processes wait for the same tokens, the less often each asks.  In a
+ * bucket that leases carry whoever comes meanwhile, and cannot wait, is refused here; in an exact
+ * one the store's word alone counts. */
 static void pace_waiters(struct weir__engine *engine, struct weir__bucket *bucket,
                          const struct weir__grant *grant, int64_t now_us)
 {

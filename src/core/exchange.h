@@ -8,13 +8,13 @@
 
 struct weir__plan {
     struct weir__sizes sizes;
-    bool idle;       /* nobody took or wanted a token for a while */
-    bool any;        /* there is something to ask or to say now */
-    bool give_back;  /* all credit goes back */
-    int64_t want;    /* lease */
-    int64_t exact;   /* for the first `covers` waiters */
+    bool idle;      /* nobody took or wanted a token for a while */
+    bool any;       /* there is something to ask or to say now */
+    bool give_back; /* all credit goes back */
+    int64_t want;   /* lease */
+    int64_t exact;  /* for the first `covers` waiters */
     unsigned covers;
-    int64_t wait_us; /* the exact part may be reserved up to this far ahead */
+    int64_t wait_us;     /* the exact part may be reserved up to this far ahead */
     int64_t exact_at_us; /* when waiters may be asked for */
 };
 

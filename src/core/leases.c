@@ -3,9 +3,9 @@
 /*
  * The leases of one bucket: what was granted, until when, and what became of it.
  *
- * Path of a token: a grant arrives (core/exchange) -> weir__leases_add puts it into the credit word -> a caller
- * takes it (core/bucket.h) -> weir__leases_look sees that it is gone and attributes it -> weir__leases_settle
- * tells the store with the next ask.
+ * Path of a token: a grant arrives (core/exchange) -> weir__leases_add puts it into the credit word
+ * -> a caller takes it (core/bucket.h) -> weir__leases_look sees that it is gone and attributes it
+ * -> weir__leases_settle tells the store with the next ask.
  *
  * Invariants:
  *     credit <= expected = sum(left)            callers only take; nobody else gives
@@ -13,9 +13,9 @@
  *     a token is in exactly one of: left, spent, given_back, expired
  *     each spent or given-back amount is written into a row once (R8)
  *
- * Threads: all of this under the engine's lock, but for the credit word, which any caller lowers at any time.
- * So whoever takes credit away here (expiry, give-back) does it in one compare-exchange that also reads what
- * callers have taken meanwhile: a token cannot both expire and be spent.
+ * Threads: all of this under the engine's lock, but for the credit word, which any caller lowers at
+ * any time.  So whoever takes credit away here (expiry, give-back) does it in one compare-exchange
+ * that also reads what callers have taken meanwhile: a token cannot both expire and be spent.
  *
  * The credit word is relaxed throughout: it carries nothing but itself.
  */
@@ -47,8 +47,8 @@ static void book(struct weir__leases *leases, const struct weir__ledger *change)
     leases->expected += change->granted - change->spent - change->given_back - change->expired;
 }
 
-/* Takes `spent` from the oldest leases.  What was taken from one whose window is over may have been taken after
- * it was over: the loop was stalled, and this is the term S of the promise. */
+/* Takes `spent` from the oldest leases.  What was taken from one whose window is over may have been
+ * taken after it was over: the loop was stalled, and this is the term S of the promise. */
 static void attribute(struct weir__leases *leases, int64_t spent, int64_t now_us)
 {
     struct weir__ledger change = {.spent = spent};
@@ -126,10 +126,11 @@ static void remove_at(struct weir__leases *leases, unsigned i)
     }
 }
 
-/* Frees a place by joining two neighbours of one window.  The earlier times count for the credit of both, which is the
- * safe side; what was spent is settled by the later ones, since the store keeps the account of a window for the last
- * lease in it (R3).  Live leases belong to two windows at most, so there is a pair; only a store that forgot its windows
- * again and again leaves none, and then the oldest lease is let go, credit and account. */
+/* Frees a place by joining two neighbours of one window.  The earlier times count for the credit of
+ * both, which is the safe side; what was spent is settled by the later ones, since the store keeps
+ * the account of a window for the last lease in it (R3).  Live leases belong to two windows at
+ * most, so there is a pair; only a store that forgot its windows again and again leaves none, and
+ * then the oldest lease is let go, credit and account. */
 static void make_room(struct weir__leases *leases, int64_t now_us)
 {
     for (unsigned i = 0; i + 1 < leases->count; i++) {
@@ -154,8 +155,8 @@ static void make_room(struct weir__leases *leases, int64_t now_us)
     }
 }
 
-/* A lease is void after 3/4 of its window.  Its window's account ends at 31/32 of it (two clocks, each off by
- * 1 %): 7/24 of the life later. */
+/* A lease is void after 3/4 of its window.  Its window's account ends at 31/32 of it (two clocks,
+ * each off by 1 %): 7/24 of the life later. */
 #define OVER_NUMERATOR 7
 #define OVER_DENOMINATOR 24
 

@@ -4,7 +4,8 @@
 
 #include "core/ask.h"
 
-/* What to do for the buckets of a limit while the store cannot be asked.  Numbers as in weir/weir.h. */
+/* What to do for the buckets of a limit while the store cannot be asked.  Numbers as in
+ * weir/weir.h. */
 enum weir__outage_policy {
     WEIR__OUTAGE_LOCAL = 1,
     WEIR__OUTAGE_OPEN = 2,
@@ -17,7 +18,8 @@ enum weir__outage_policy {
 struct weir__limit {
     struct weir__rule rule;
     enum weir__outage_policy outage;
-    int64_t outage_share_ppm; /* 1..PPM; 0: 1/N of the processes last seen, or 10 % before any was */
+    /* 1..PPM; 0: 1/N of the processes last seen, or 10 % before any was */
+    int64_t outage_share_ppm;
 };
 
 #endif

@@ -7,9 +7,9 @@
  *     open      waiters are let through; callers let themselves through
  *     local     this process alone is the store, for its share of the rate
  *
- * Local: tokens accrue at rate * share from the start of the outage, so an outage brings no burst, up to
- * share * C.  They become credit like a lease, of no window of the store, and are never settled.  Adds
- * share * r * outage, per process, to the promise.
+ * Local: tokens accrue at rate * share from the start of the outage, so an outage brings no burst,
+ * up to share * C.  They become credit like a lease, of no window of the store, and are never
+ * settled.  Adds share * r * outage, per process, to the promise.
  *
  *     tokens(now) = (now - local_from) * r * share,   taking n moves local_from by n / (r * share)
  */
@@ -48,8 +48,8 @@ static int64_t accrued(struct weir__engine *engine, struct weir__bucket *bucket,
     int64_t most = weir__max(weir__mul_div(rule->capacity, share_ppm(bucket), WEIR__PPM), 1);
     int64_t from_us = weir__max(bucket->local_from_us, engine->down_from_us);
     bucket->local_from_us = weir__max(from_us, now_us - share_time_us(bucket, most));
-    int64_t part_us =
-        weir__mul_div(weir__max(now_us - bucket->local_from_us, 0), share_ppm(bucket), WEIR__PPM);
+    int64_t part_us = weir__mul_div(weir__max(now_us - bucket->local_from_us, 0), share_ppm(bucket),
+                                    WEIR__PPM);
     return weir__min(weir__rule_tokens(rule, part_us), most);
 }
 
@@ -82,7 +82,8 @@ static void serve_share(struct weir__engine *engine, struct weir__bucket *bucket
         (void)weir__or_acq_rel(&bucket->gate, WEIR__GATE_REFUSE);
     }
 
-    /* Who cannot be served in time by this share alone is told so; the store may be back, but not surely. */
+    /* Who cannot be served in time by this share alone is told so; the store may be back, but not
+     * surely. */
     int64_t ahead = 0;
     struct weir__waiter *next;
     for (struct weir__waiter *w = weir__queue_first(bucket); w != NULL; w = next) {
@@ -129,15 +130,9 @@ void weir__local_serve(struct weir__engine *engine, struct weir__bucket *bucket,
         (void)weir__and_acq_rel(&bucket->gate, ~WEIR__GATE_REFUSE);
     }
     switch (bucket->limit->outage) {
-    case WEIR__OUTAGE_OPEN:
-        let_through(engine, bucket);
-        break;
-    case WEIR__OUTAGE_CLOSED:
-        turn_away(engine, bucket);
-        break;
-    case WEIR__OUTAGE_LOCAL:
-        serve_share(engine, bucket, now_us);
-        break;
+    case WEIR__OUTAGE_OPEN: let_through(engine, bucket); break;
+    case WEIR__OUTAGE_CLOSED: turn_away(engine, bucket); break;
+    case WEIR__OUTAGE_LOCAL: serve_share(engine, bucket, now_us); break;
     }
 }
 
@@ -150,7 +145,8 @@ int64_t weir__local_next_us(const struct weir__engine *engine, const struct weir
     }
     weir__exchange_plan(engine, bucket, &plan, now_us);
     if (bucket->limit->outage != WEIR__OUTAGE_LOCAL) {
-        /* Callers decide by themselves; the loop stays, to be the one who asks when the store is back. */
+        /* Callers decide by themselves; the loop stays, to be the one who asks when the store is
+         * back. */
         return now_us + 2 * plan.sizes.look_us;
     }
     int64_t token_us = weir__add_sat(bucket->local_from_us, share_time_us(bucket, 1));

@@ -6,7 +6,8 @@
 
 /* A bucket while its store is down: its outage policy decides.  For the engine's own files. */
 
-/* Serves waiters, and callers under the local policy, as the policy says.  Call while the store is down. */
+/* Serves waiters, and callers under the local policy, as the policy says.  Call while the store is
+ * down. */
 void weir__local_serve(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us);
 
 /* The store is up, but will not serve this bucket: answers its waiters. */

@@ -11,15 +11,17 @@
  *                                         |   (or linked again)      |
  *                                         +--------------------------+
  *     any state, the connection is gone: DOWN
- *     PROBING, and no bucket has anything to ask: SUSPECT, so that who comes next is not refused, but finds out
+ *     PROBING, and no bucket has anything to ask: SUSPECT, so that who comes next is not refused,
+ *     but finds out
  *
- * Path of a token: core/engine sends no ask while this says DOWN, and one while it says PROBING; the buckets are
- * then served by their outage policy.
+ * Path of a token: core/engine sends no ask while this says DOWN, and one while it says PROBING;
+ * the buckets are then served by their outage policy.
  */
 
 #include "core/outage.h"
 
-/* By choice: three lost asks that were not lost together.  A fork of the server or a lost packet is no outage. */
+/* By choice: three lost asks that were not lost together.  A fork of the server or a lost packet is
+ * no outage. */
 #define LOST_IN_A_ROW 3
 #define LOST_APART_US 150000
 
@@ -72,8 +74,8 @@ void weir__outage_lost(struct weir__outage *outage, int64_t now_us)
     if (outage->lost_in_row++ == 0) {
         outage->lost_from_us = now_us;
     }
-    bool long_enough =
-        outage->lost_in_row >= LOST_IN_A_ROW && now_us - outage->lost_from_us >= LOST_APART_US;
+    bool long_enough = outage->lost_in_row >= LOST_IN_A_ROW &&
+                       now_us - outage->lost_from_us >= LOST_APART_US;
     if (!outage->linked) {
         return;
     }
@@ -96,13 +98,10 @@ unsigned weir__outage_asks(const struct weir__outage *outage, unsigned most)
 {
     switch (outage->state) {
     case WEIR__STORE_UP:
-    case WEIR__STORE_SUSPECT:
-        return most;
-    case WEIR__STORE_PROBING:
-        return 1;
+    case WEIR__STORE_SUSPECT: return most;
+    case WEIR__STORE_PROBING: return 1;
     case WEIR__STORE_CONNECTING:
-    case WEIR__STORE_DOWN:
-        break;
+    case WEIR__STORE_DOWN: break;
     }
     return 0;
 }

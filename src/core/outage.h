@@ -29,7 +29,8 @@ void weir__outage_linked(struct weir__outage *outage);   /* a connection is up *
 void weir__outage_unlinked(struct weir__outage *outage); /* it is gone, or a try failed */
 void weir__outage_unprobed(struct weir__outage *outage); /* nobody is there to carry the probe */
 void weir__outage_answered(struct weir__outage *outage);
-void weir__outage_lost(struct weir__outage *outage, int64_t now_us); /* an ask was not answered, or refused */
+/* an ask was not answered, or refused */
+void weir__outage_lost(struct weir__outage *outage, int64_t now_us);
 void weir__outage_tick(struct weir__outage *outage, int64_t now_us);
 
 /* How many asks may be on their way at once now. */

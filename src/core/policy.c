@@ -3,14 +3,15 @@
 /*
  * The sizes and the pace of leases.
  *
- * Path of a token: demand (core/demand) -> here -> an ask (core/exchange).  The formulas are L1-L8 of
- * docs/protocol.md, which says what each was measured to do.
+ * Path of a token: demand (core/demand) -> here -> an ask (core/exchange).  The formulas are L1-L8
+ * of docs/protocol.md, which says what each was measured to do.
  *
  *     horizon  h    = clamp(E / 2r, 2 rtt_p50, 50 ms)                                  L1
  *     window   W    = clamp(8 h, 4 ask deadlines, 400 ms)                              L2
  *     low           = d + 3 sqrt(d),  d = demand * (rtt_p99 + time between looks)      L3
  *     keep          = min(E / 4N, demand * W / 2)                                      L4
- *     want          = max(demand * h + low, keep) - credit,  least = max(1, min(want / 8, E / 16))    L5
+ *     want          = max(demand * h + low, keep) - credit,  least = max(1, min(want / 8, E / 16))
+ *                                                            L5
  *     pace, scarce  = max(retry_after, h, N m / r) * U(0.5, 1.5),  m = max(1, E / 4N)  L6
  *     pace, budget  = h / 2 * U(0.5, 1.5)                                              L6
  *     exact         when max(demand * h, keep) < 1, or E < 3 r rtt                     L8

@@ -7,10 +7,11 @@
 
 #include "core/ask.h"
 
-/* How much to ask for, and when: the formulas L1-L7 of docs/protocol.md, section 5.  Nothing here can break the
- * promise; it decides how well the budget is used. */
+/* How much to ask for, and when: the formulas L1-L7 of docs/protocol.md, section 5.  Nothing here
+ * can break the promise; it decides how well the budget is used. */
 
-/* Round trips to the store, as this process measures them: a mean and a mean deviation, as TCP does (RFC 6298). */
+/* Round trips to the store, as this process measures them: a mean and a mean deviation, as TCP does
+ * (RFC 6298). */
 struct weir__rtt {
     double mean_us;
     double deviation_us;
@@ -46,8 +47,8 @@ int64_t weir__policy_horizon_us(const struct weir__rule *rule, const struct weir
 
 void weir__policy_sizes(struct weir__sizes *sizes, const struct weir__situation *situation);
 
-/* L6: how long to wait after a grant that was cut because the global bucket is short, or after nothing because
- * the budget is out.  Jittered; *seed moves on. */
+/* L6: how long to wait after a grant that was cut because the global bucket is short, or after
+ * nothing because the budget is out.  Jittered; *seed moves on. */
 int64_t weir__policy_pace_scarce_us(const struct weir__situation *situation, int64_t horizon_us,
                                     int64_t retry_after_us, uint64_t *seed);
 int64_t weir__policy_pace_budget_us(int64_t horizon_us, uint64_t *seed);

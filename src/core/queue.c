@@ -3,20 +3,21 @@
 /*
  * Callers who wait for tokens.
  *
- * Path of a token: weir_acquire found too little -> weir__engine_wait -> either credit comes (core/leases) and
- * weir__queue_serve takes it, or an ask carries the cost as its exact part (core/exchange) and
- * weir__queue_deliver hands over what the store granted for it, at once or at a reserved time.
+ * Path of a token: weir_acquire found too little -> weir__engine_wait -> either credit comes
+ * (core/leases) and weir__queue_serve takes it, or an ask carries the cost as its exact part
+ * (core/exchange) and weir__queue_deliver hands over what the store granted for it, at once or at a
+ * reserved time.
  *
- * Invariants: a waiter is in its bucket's line, or reserved, or done; it is in the heap of deadlines unless it is
- * done; it becomes done once.  The covered are at the head of the line.
+ * Invariants: a waiter is in its bucket's line, or reserved, or done; it is in the heap of
+ * deadlines unless it is done; it becomes done once.  The covered are at the head of the line.
  *
- * In order: only the head of the line is served, so a large cost is not overtaken by small ones behind it.  A
- * refusal that is certain is told at once: the time at which the tokens ahead of a waiter and its own will have
- * accrued, if nobody else takes any, is the earliest possible; if that is later than the waiter can use, no more
- * asking helps.
+ * In order: only the head of the line is served, so a large cost is not overtaken by small ones
+ * behind it.  A refusal that is certain is told at once: the time at which the tokens ahead of a
+ * waiter and its own will have accrued, if nobody else takes any, is the earliest possible; if that
+ * is later than the waiter can use, no more asking helps.
  *
- * Failures: an ask that is lost leaves its waiters in line, and each is answered by its deadline at the latest.
- * Tokens granted for a waiter that has left meanwhile go back to the store (R10).
+ * Failures: an ask that is lost leaves its waiters in line, and each is answered by its deadline at
+ * the latest.  Tokens granted for a waiter that has left meanwhile go back to the store (R10).
  */
 
 #include "core/queue.h"
@@ -85,9 +86,9 @@ static void spend_exact(struct weir__engine *engine, struct weir__bucket *bucket
     engine->counts.exact_spent += (uint64_t)tokens;
 }
 
-/* R12: the tokens are ours `wait` after the script ran.  Our clock starts at the reply, which is later, and runs
- * wait / 32 longer, since it may be fast.  Nobody is let go before one who was ahead, whose reply may have been
- * slower, but for the sake of a deadline. */
+/* R12: the tokens are ours `wait` after the script ran.  Our clock starts at the reply, which is
+ * later, and runs wait / 32 longer, since it may be fast.  Nobody is let go before one who was
+ * ahead, whose reply may have been slower, but for the sake of a deadline. */
 static void reserve(struct weir__engine *engine, struct weir__waiter *waiter, int64_t wait_us,
                     int64_t now_us)
 {
@@ -100,8 +101,9 @@ static void reserve(struct weir__engine *engine, struct weir__waiter *waiter, in
     weir__heap_update(&engine->deadlines, &waiter->deadline, due_us);
 }
 
-/* When `need` tokens will be in the store if nobody else takes any: not before `least_us`, surely by `surely_us`.  The
- * store answers to the microsecond for what was asked, and in whole tokens for the rest. */
+/* When `need` tokens will be in the store if nobody else takes any: not before `least_us`, surely
+ * by `surely_us`.  The store answers to the microsecond for what was asked, and in whole tokens for
+ * the rest. */
 struct span {
     int64_t least_us, surely_us;
 };
@@ -121,7 +123,8 @@ static struct span time_of(const struct weir__rule *rule, const struct weir__gra
     };
 }
 
-/* The store is short.  Tells it to everyone for whom that is certain, and when to ask for the others. */
+/* The store is short.  Tells it to everyone for whom that is certain, and when to ask for the
+ * others. */
 static void refuse(struct weir__engine *engine, struct weir__bucket *bucket, int64_t asked,
                    const struct weir__grant *grant, int64_t now_us)
 {
@@ -226,8 +229,8 @@ void weir__queue_uncover(struct weir__bucket *bucket)
     }
 }
 
-/* Nothing came in time.  An ask of its own was refused; or none was sent, since the bucket is known to be short and
- * leases are paced; or the store did not answer. */
+/* Nothing came in time.  An ask of its own was refused; or none was sent, since the bucket is known
+ * to be short and leases are paced; or the store did not answer. */
 static void time_out(struct weir__engine *engine, struct weir__waiter *w, int64_t now_us)
 {
     const struct weir__bucket *bucket = w->bucket;

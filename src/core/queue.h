@@ -4,7 +4,8 @@
 
 #include "core/engine.h"
 
-/* The waiters of a bucket: who joins, who is served, who is told no.  For the engine's own files. */
+/* The waiters of a bucket: who joins, who is served, who is told no.  For the engine's own
+ * files. */
 
 /* Answers a waiter: it leaves its bucket and comes out of weir__engine_next_done. */
 void weir__queue_finish(struct weir__engine *engine, struct weir__waiter *waiter,

@@ -9,8 +9,8 @@
 #include "base/list.h"
 #include "base/stack.h"
 
-/* Callers who wait for tokens of one bucket, in order of arrival.  Verdicts and reasons are numbered as in
- * weir/weir.h (tests hold them equal). */
+/* Callers who wait for tokens of one bucket, in order of arrival.  Verdicts and reasons are
+ * numbered as in weir/weir.h (tests hold them equal). */
 
 enum weir__verdict { WEIR__DENIED = 0, WEIR__ALLOWED = 1, WEIR__UNAVAILABLE = 2 };
 

@@ -3,12 +3,13 @@
  * What must be true after every event.
  *
  *   - The promise, with its terms (sim/promise).
- *   - The invariant of its proof, which is stronger, since it holds before anybody has spent anything:
+ *   - The invariant of its proof, which is stronger, since it holds before anybody has spent
+ *     anything:
  *
  *         LEVEL + UNSPENT + GIVEN BACK IN FLIGHT + RESERVED  <=  content of the promise
  *
- *   - Conservation, in each process: what was granted is spent, held, given back or expired; and what
- *     the books say was spent is what callers got.
+ *   - Conservation, in each process: what was granted is spent, held, given back or expired; and
+ *     what the books say was spent is what callers got.
  *   - Bounds: asks in flight, waiters, and each waiter answered once and in time.
  */
 #include "sim/inside.h"
@@ -18,7 +19,7 @@
 /* Two clocks, each cut to whole microseconds, can seem to differ by so much. */
 #define CLOCK_GRAIN_US 2
 
-/* ---- The invariant -------------------------------------------------------------------------------- */
+/* ---- The invariant --------------------------------------------------------------------------- */
 
 /* Units in the store, as if time flowed: at least what the next ask will find. */
 static int64_t level_units(const struct sim *sim, unsigned index)
@@ -51,8 +52,8 @@ static int64_t unspent(const struct sim *sim, const struct sim_process *process,
     return sum;
 }
 
-/* Credit on its way back, as far as the store will take it: into the windows that the next ask will find
- * (R3, R5). */
+/* Credit on its way back, as far as the store will take it: into the windows that the next ask will
+ * find (R3, R5). */
 static int64_t coming_back(const struct sim *sim, unsigned index)
 {
     const struct weir__token_bucket *key = &sim->store.keys[index].bucket;
@@ -100,20 +101,20 @@ static void audit_promise(struct sim *sim, unsigned index)
         sim_fail(sim, "key %u: %lld tokens above the promise", index,
                  (long long)promise_excess(promise));
     }
-    int64_t tokens =
-        promise_reserved(promise) + coming_back(sim, index) + coming(sim, index);
+    int64_t tokens = promise_reserved(promise) + coming_back(sim, index) + coming(sim, index);
     for (unsigned i = 0; i < sim->count; i++) {
         tokens += unspent(sim, &sim->processes[i], index);
     }
     int64_t sum = level_units(sim, index) + tokens * promise->per_token;
     if (sum > promise->content) {
-        sim_fail(sim, "key %u: level and what is out are %lld units (a token is %lld) above the"
-                      " promise",
+        sim_fail(sim,
+                 "key %u: level and what is out are %lld units (a token is %lld) above the"
+                 " promise",
                  index, (long long)(sum - promise->content), (long long)promise->per_token);
     }
 }
 
-/* ---- The books of a process ----------------------------------------------------------------------- */
+/* ---- The books of a process ------------------------------------------------------------------ */
 
 static void audit_conservation(struct sim *sim, const struct sim_process *process)
 {
@@ -140,8 +141,9 @@ static void audit_conservation(struct sim *sim, const struct sim_process *proces
     }
     if (sum->granted != sum->spent + held + sum->given_back + sum->expired ||
         sum->granted != leased) {
-        sim_fail(sim, "process %u: heard of %lld, granted %lld = spent %lld + held %lld + back %lld"
-                      " + expired %lld",
+        sim_fail(sim,
+                 "process %u: heard of %lld, granted %lld = spent %lld + held %lld + back %lld"
+                 " + expired %lld",
                  sim__index(sim, process), (long long)leased, (long long)sum->granted,
                  (long long)sum->spent, (long long)held, (long long)sum->given_back,
                  (long long)sum->expired);
@@ -151,7 +153,8 @@ static void audit_conservation(struct sim *sim, const struct sim_process *proces
         sim_fail(sim, "process %u: callers got %lld, the books say %lld", sim__index(sim, process),
                  (long long)got, (long long)spent);
     }
-    /* What was taken in time and seen too late counts as stranded, which only a late loop can do. */
+    /* What was taken in time and seen too late counts as stranded, which only a late loop can
+     * do. */
     bool in_time = sim->config.lag_us == 0 && process->resumed_us == INT64_MIN;
     if (taken == 0 && (sum->stranded < stranded || (in_time && sum->stranded > 0))) {
         sim_fail(sim, "process %u: %lld stranded, the books say %lld", sim__index(sim, process),
@@ -223,7 +226,8 @@ void sim__audit_answer(struct sim *sim, const struct sim_waiter *w)
                  w->process, (long long)(w->reserved_us - sim__smooth(sim)));
     }
     if (waiter->verdict == WEIR__DENIED && waiter->retry_after_us < 0 &&
-        waiter->retry_after_us != WEIR__TIME_UNKNOWN && waiter->retry_after_us != WEIR__TIME_NEVER) {
+        waiter->retry_after_us != WEIR__TIME_UNKNOWN &&
+        waiter->retry_after_us != WEIR__TIME_NEVER) {
         sim_fail(sim, "process %u: retry after %lld", w->process,
                  (long long)waiter->retry_after_us);
     }
@@ -241,8 +245,8 @@ static void audit_waiters(struct sim *sim)
         }
         int64_t due_us = weir__max(w->waiter.answer_us, process->resumed_us);
         if (sim_clock(sim, process) > due_us + sim->config.lag_us * 102 / 100 + CLOCK_GRAIN_US) {
-            sim_fail(sim, "process %u has not answered a waiter, %lld us after its time", w->process,
-                     (long long)(sim_clock(sim, process) - due_us));
+            sim_fail(sim, "process %u has not answered a waiter, %lld us after its time",
+                     w->process, (long long)(sim_clock(sim, process) - due_us));
         }
     }
 }

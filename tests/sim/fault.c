@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens to a world, each fault with the term it adds to the promise: as docs/protocol.md has it,
- * to the token.  With reservations (R12) the level may be below zero by what is reserved, so where the
- * term says C, C and the reserved tokens are meant.
+ * What happens to a world, each fault with the term it adds to the promise: as docs/protocol.md has
+ * it, to the token.  With reservations (R12) the level may be below zero by what is reserved, so
+ * where the term says C, C and the reserved tokens are meant.
  */
 #include "sim/inside.h"
 
@@ -75,9 +75,9 @@ void sim_link(struct sim *sim, unsigned index)
     sim__audit(sim);
 }
 
-/* Forward: max(min(r F, C) + R, E), since the level is filled and every open lease is forgotten; and what
- * is reserved, R, is due for the store before it is for who waits, so that a refund lifts the level beside
- * it. */
+/* Forward: max(min(r F, C) + R, E), since the level is filled and every open lease is forgotten;
+ * and what is reserved, R, is due for the store before it is for who waits, so that a refund lifts
+ * the level beside it. */
 void sim_step_clock(struct sim *sim, int64_t us)
 {
     sim_say(sim, "the store's clock is set by %lld us", (long long)us);
@@ -100,8 +100,8 @@ void sim_lose_data(struct sim *sim, unsigned key)
     sim__audit(sim);
 }
 
-/* min(g, C + E), with g granted in the tail that is lost.  Where a change of the limit is lost as well, it
- * is as if the key were: what a lower capacity had cut off may be there again. */
+/* min(g, C + E), with g granted in the tail that is lost.  Where a change of the limit is lost as
+ * well, it is as if the key were: what a lower capacity had cut off may be there again. */
 void sim_fail_over(struct sim *sim, int64_t back_us)
 {
     sim_say(sim, "the store fails over to what it was %lld us ago", (long long)back_us);
@@ -110,8 +110,7 @@ void sim_fail_over(struct sim *sim, int64_t back_us)
         const struct weir__rule *rule = &sim->store.keys[key].bucket.rule;
         int64_t level = most_level(sim, key);
         int64_t budget = budget_out(sim, key);
-        int64_t lost =
-            store_fail_over(&sim->store, key, sim->now_us - back_us, sim->now_us);
+        int64_t lost = store_fail_over(&sim->store, key, sim->now_us - back_us, sim->now_us);
         bool changed = lost >= 0 && rule->version != promise->version;
         if (changed) {
             promise_change(promise, rule, false, sim__smooth(sim) + 2 * sim->longest_window_us + 2,

@@ -9,7 +9,7 @@
 /* sim/process */
 void sim__process_begin(struct sim *sim, unsigned index, const struct weir__rule *rules);
 void sim__process_replace(struct sim *sim, unsigned index);
-void sim__process_turn(struct sim *sim, struct sim_process *process); /* its timer fired */
+void sim__process_turn(struct sim *sim, struct sim_process *process);  /* its timer fired */
 void sim__process_after(struct sim *sim, struct sim_process *process); /* each call of its engine */
 void sim__process_resume(struct sim *sim, struct sim_process *process); /* if its stall is over */
 bool sim__process_stalled(const struct sim *sim, const struct sim_process *process);
@@ -35,8 +35,8 @@ static inline int64_t sim__smooth(const struct sim *sim)
     return store_smooth_us(&sim->store, sim->now_us);
 }
 
-/* Until when leases matter that were granted before now: the longest window and a little for drift, and
- * the longest reservation. */
+/* Until when leases matter that were granted before now: the longest window and a little for drift,
+ * and the longest reservation. */
 static inline int64_t sim__leases_end(const struct sim *sim, unsigned key)
 {
     return sim__smooth(sim) + sim->longest_window_us * 17 / 16 + 2 +

@@ -2,9 +2,9 @@
 /*
  * The way of an ask: out of the engine, through the network, into the store, and back.
  *
- * The promise counts the waiters' tokens (R9) when the store grants them, reserved ones (R12) when they
- * are due by the store's clock, and refunds when the store accepts them.  Leases count when they are
- * spent (sim/process).
+ * The promise counts the waiters' tokens (R9) when the store grants them, reserved ones (R12) when
+ * they are due by the store's clock, and refunds when the store accepts them.  Leases count when
+ * they are spent (sim/process).
  *
  * What a mutant changes is changed here, between an engine and a store that are both sound.
  */
@@ -58,11 +58,12 @@ void sim__link_send(struct sim *sim, struct sim_process *process,
         sim_fail(sim, "process %u sends without a link, or with another deadline",
                  sim__index(sim, process));
     }
-    sim_say(sim, "%u/%u asks #%u: %s want %lld least %lld exact %lld wait %lld refund %lld"
-            " rows %lld:%lld,%lld %lld:%lld,%lld", sim__index(sim, process), key,
-            (unsigned)command->serial, ask->peek ? "peek" : "", (long long)ask->want,
-            (long long)ask->least, (long long)ask->exact, (long long)ask->wait_us,
-            (long long)ask->refund, (long long)ask->settle[0].window,
+    sim_say(sim,
+            "%u/%u asks #%u: %s want %lld least %lld exact %lld wait %lld refund %lld"
+            " rows %lld:%lld,%lld %lld:%lld,%lld",
+            sim__index(sim, process), key, (unsigned)command->serial, ask->peek ? "peek" : "",
+            (long long)ask->want, (long long)ask->least, (long long)ask->exact,
+            (long long)ask->wait_us, (long long)ask->refund, (long long)ask->settle[0].window,
             (long long)ask->settle[0].spent, (long long)ask->settle[0].back,
             (long long)ask->settle[1].window, (long long)ask->settle[1].spent,
             (long long)ask->settle[1].back);
@@ -70,10 +71,14 @@ void sim__link_send(struct sim *sim, struct sim_process *process,
                                   .deadline_us = command->deadline_us,
                                   .sent_us = clock_us,
                                   .ask = *ask};
-    struct sim_message message = {.process = sim__index(sim, process), .key = key,
-                                  .life = process->life, .link = process->link,
-                                  .serial = command->serial, .sent_us = clock_us,
-                                  .rule = command->rule, .ask = *ask};
+    struct sim_message message = {.process = sim__index(sim, process),
+                                  .key = key,
+                                  .life = process->life,
+                                  .link = process->link,
+                                  .serial = command->serial,
+                                  .sent_us = clock_us,
+                                  .rule = command->rule,
+                                  .ask = *ask};
     if (sim->config.mutant == SIM_ROWS_SENT_AGAIN && books->lost_rows[0].window >= 0) {
         for (unsigned i = 0; i < WEIR__SETTLE_ROWS; i++) {
             struct weir__settle *row = &message.ask.settle[i];
@@ -102,7 +107,7 @@ static void mutate_request(struct sim *sim, struct sim_message *message)
         for (unsigned i = 0; i < WEIR__SETTLE_ROWS; i++) {
             struct weir__settle *row = &message->ask.settle[i];
             row->window = row->window >= 0 && row->window != bucket->prev ? bucket->cur
-                                                                           : row->window;
+                                                                          : row->window;
         }
     }
     if (sim->config.mutant == SIM_BUDGET_DOUBLED) {
@@ -146,8 +151,8 @@ static void run_ask(struct sim *sim, struct sim_message *message)
     store_ask(&sim->store, message->key, &message->rule, &message->ask, sim->now_us,
               &message->grant);
     if (sim->config.mutant == SIM_KEY_EXPIRES_WHEN_FULL && bucket->exists) {
-        bucket->expires_us =
-            store_now_us(&sim->store, sim->now_us) + weir__max(message->grant.reset_after_us, 1);
+        bucket->expires_us = store_now_us(&sim->store, sim->now_us) +
+                             weir__max(message->grant.reset_after_us, 1);
     }
     const struct weir__grant *grant = &message->grant;
     sim->asks++;
@@ -160,10 +165,11 @@ static void run_ask(struct sim *sim, struct sim_message *message)
     } else if (grant->exact > 0) {
         promise_admit_at(promise, grant->exact, smooth_us + grant->wait_us, smooth_us);
     }
-    sim_say(sim, "store/%u runs #%u of %u: lease %lld exact %lld wait %lld, level %lld/%lld,"
-            " out %lld+%lld, window %lld", message->key, (unsigned)message->serial,
-            message->process, (long long)grant->lease, (long long)grant->exact,
-            (long long)grant->wait_us, (long long)bucket->level,
+    sim_say(sim,
+            "store/%u runs #%u of %u: lease %lld exact %lld wait %lld, level %lld/%lld,"
+            " out %lld+%lld, window %lld",
+            message->key, (unsigned)message->serial, message->process, (long long)grant->lease,
+            (long long)grant->exact, (long long)grant->wait_us, (long long)bucket->level,
             (long long)bucket->rule.units_per_token, (long long)bucket->out_cur,
             (long long)bucket->out_prev, (long long)grant->window);
 }
@@ -176,8 +182,8 @@ static void arrive(struct sim *sim, struct sim_message *message)
         return;
     }
     if (sim_chance(sim) < sim->config.network.refusing) {
-        answer.failure = 1 + (sim_chance(sim) < 0.5 ? WEIR__FAILED_REFUSED
-                                                     : WEIR__FAILED_NOT_EXECUTED);
+        answer.failure = 1 +
+                         (sim_chance(sim) < 0.5 ? WEIR__FAILED_REFUSED : WEIR__FAILED_NOT_EXECUTED);
         post(sim, &answer);
         return;
     }
@@ -190,27 +196,18 @@ static void arrive(struct sim *sim, struct sim_message *message)
     post(sim, &answer);
 }
 
-/* ---- Back at the process ----------------------------------------------------------------------- */
+/* ---- Back at the process --------------------------------------------------------------------- */
 
 static void mutate_reply(struct sim *sim, struct sim_process *process,
                          const struct sim_message *message, struct weir__grant *grant)
 {
     struct weir__bucket *bucket = &process->buckets[message->key];
     switch (sim->config.mutant) {
-    case SIM_LIFE_DOUBLED:
-        grant->life_us *= 2;
-        break;
-    case SIM_LIFE_FROM_REPLY:
-        bucket->flight.sent_us = sim_clock(sim, process);
-        break;
-    case SIM_REPLY_COUNTED_TWICE:
-        grant->lease *= 2;
-        break;
-    case SIM_LEAVES_EARLY:
-        grant->wait_us /= 2;
-        break;
-    default:
-        break;
+    case SIM_LIFE_DOUBLED: grant->life_us *= 2; break;
+    case SIM_LIFE_FROM_REPLY: bucket->flight.sent_us = sim_clock(sim, process); break;
+    case SIM_REPLY_COUNTED_TWICE: grant->lease *= 2; break;
+    case SIM_LEAVES_EARLY: grant->wait_us /= 2; break;
+    default: break;
     }
 }
 

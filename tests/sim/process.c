@@ -2,10 +2,10 @@
 /*
  * A process: an engine as the driver would run it, and callers as the interface would let them.
  *
- * Callers take from the credit word at any time, also while the loop is stalled; a caller who finds too
- * little and is told to ring is heard when the loop runs next.  Everything that changes the engine ends
- * in sim__process_after: answers go out, asks go out, what was spent is counted, and the time of the
- * next turn is read off.
+ * Callers take from the credit word at any time, also while the loop is stalled; a caller who finds
+ * too little and is told to ring is heard when the loop runs next.  Everything that changes the
+ * engine ends in sim__process_after: answers go out, asks go out, what was spent is counted, and
+ * the time of the next turn is read off.
  */
 #include "sim/inside.h"
 
@@ -65,7 +65,7 @@ bool sim__process_stalled(const struct sim *sim, const struct sim_process *proce
     return process->stalled_till_us > sim->now_us;
 }
 
-/* ---- After each call of the engine ------------------------------------------------------------- */
+/* ---- After each call of the engine ----------------------------------------------------------- */
 
 /* Credit that callers and waiters have taken and the promise does not know yet; and the term of the
  * local policy. */
@@ -99,9 +99,11 @@ static void take_answers(struct sim *sim, struct sim_process *process)
         sim__audit_answer(sim, w);
         if (process->latest == w) {
             process->latest = NULL;
-            sim->answers[w->process] = (struct sim_answer){
-                .known = true, .verdict = waiter->verdict, .reason = waiter->reason,
-                .retry_after_us = waiter->retry_after_us, .at_us = sim->now_us};
+            sim->answers[w->process] = (struct sim_answer){.known = true,
+                                                           .verdict = waiter->verdict,
+                                                           .reason = waiter->reason,
+                                                           .retry_after_us = waiter->retry_after_us,
+                                                           .at_us = sim->now_us};
         }
         sim_say(sim, "%u/%u answers a waiter of %lld: verdict %d reason %d retry %lld", w->process,
                 w->key, (long long)waiter->cost, (int)waiter->verdict, (int)waiter->reason,
@@ -166,10 +168,10 @@ void sim__process_after(struct sim *sim, struct sim_process *process)
     set_wake(sim, process);
 }
 
-/* ---- Turns ------------------------------------------------------------------------------------- */
+/* ---- Turns ----------------------------------------------------------------------------------- */
 
-/* A loop turns when something is due, and for nothing else: when each lease dies and is over, and a few
- * times for each key and event in a millisecond. */
+/* A loop turns when something is due, and for nothing else: when each lease dies and is over, and a
+ * few times for each key and event in a millisecond. */
 static void bound_turns(struct sim *sim, struct sim_process *process)
 {
     int64_t ms = sim_clock(sim, process) / 1000;
@@ -222,7 +224,7 @@ void sim__process_turn(struct sim *sim, struct sim_process *process)
     sim__process_after(sim, process);
 }
 
-/* ---- Callers ------------------------------------------------------------------------------------ */
+/* ---- Callers --------------------------------------------------------------------------------- */
 
 /* Of `cost` tokens taken now, those whose window is over: term S. */
 static int64_t stranded_of(const struct weir__leases *leases, int64_t cost, int64_t clock_us)
@@ -266,13 +268,9 @@ static void miss(struct sim *sim, struct sim_process *process, unsigned key)
         process->wake_us = sim->now_us; /* rings */
         tally->cold++;
         break;
-    case WEIR__MISS_COLD:
-        tally->cold++;
-        break;
+    case WEIR__MISS_COLD: tally->cold++; break;
     case WEIR__MISS_REFUSED:
-    case WEIR__MISS_CLOSED:
-        tally->refused++;
-        break;
+    case WEIR__MISS_CLOSED: tally->refused++; break;
     }
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The promise as a bucket.  What it holds at a time is the least, over all intervals that end there, of
+ * The promise as a bucket.  What it holds at a time is the least, over all intervals that end
+ * there, of
  *
  *     C + E + r * length + terms of the faults that reach the interval - admissions in it
  *
- * An interval that begins now has C + E and the terms that still reach it: this is the capacity.  A rule
- * with other units per token fits in as long as UNITS_MORE is a multiple of how many times more it has.
+ * An interval that begins now has C + E and the terms that still reach it: this is the capacity.  A
+ * rule with other units per token fits in as long as UNITS_MORE is a multiple of how many times
+ * more it has.
  */
 #include "sim/promise.h"
 
@@ -124,7 +126,8 @@ void promise_refund(struct promise *promise, int64_t tokens, int64_t now_us)
 static void raise(struct promise *promise, int64_t tokens, int64_t until_us)
 {
     struct promise_item *last = &promise->raises[PROMISE_RAISES_MAX - 1];
-    if (promise->raise_count == PROMISE_RAISES_MAX) { /* the longer time for both is the mild side */
+    /* the longer time for both is the mild side */
+    if (promise->raise_count == PROMISE_RAISES_MAX) {
         last->tokens += tokens;
         last->at_us = weir__max(last->at_us, until_us);
         return;

@@ -9,11 +9,11 @@
 
 /*
  * The promise, watched over every interval at once: a bucket of rate r and capacity C + E that each
- * admission is taken from.  Some interval has admitted more than C + r*t + E when, and only when, its
- * content is negative.
+ * admission is taken from.  Some interval has admitted more than C + r*t + E when, and only when,
+ * its content is negative.
  *
- * Each fault adds its own term, and only to the intervals it can reach: the content is lifted by the
- * term, and the capacity is for as long as leases live that the fault made the store forget.
+ * Each fault adds its own term, and only to the intervals it can reach: the content is lifted by
+ * the term, and the capacity is for as long as leases live that the fault made the store forget.
  *
  * Time is the store's without its steps.  All amounts are tokens.
  */
@@ -29,11 +29,12 @@ struct promise {
     int64_t per_us;           /* units that accrue each microsecond */
     int64_t per_token;        /* units of one token, the same under every rule */
     int64_t capacity, budget; /* in force */
-    int64_t tick_units; /* with reservations (R12): what a tick brings, since they are due in whole ticks */
-    int64_t version;          /* of the rule in force */
-    int64_t content;          /* units */
+    /* with reservations (R12): what a tick brings, since they are due in whole ticks */
+    int64_t tick_units;
+    int64_t version; /* of the rule in force */
+    int64_t content; /* units */
     int64_t now_us;
-    int64_t worst; /* the lowest content so far */
+    int64_t worst;                                  /* the lowest content so far */
     struct promise_item raises[PROMISE_RAISES_MAX]; /* of the capacity, until then */
     unsigned raise_count;
     struct promise_item due[PROMISE_DUE_MAX]; /* reserved admissions (R12), which count when due */
@@ -51,8 +52,8 @@ void promise_refund(struct promise *promise, int64_t tokens, int64_t now_us);
 /* A fault's term: `tokens` more, in all intervals that begin before `until_us`. */
 void promise_allow(struct promise *promise, int64_t tokens, int64_t until_us, int64_t now_us);
 
-/* Another rule is in force.  The larger budget of both counts until `until_us`.  `anew`: for a key that
- * had been full and forgotten, so that it is full again. */
+/* Another rule is in force.  The larger budget of both counts until `until_us`.  `anew`: for a key
+ * that had been full and forgotten, so that it is full again. */
 void promise_change(struct promise *promise, const struct weir__rule *rule, bool anew,
                     int64_t until_us, int64_t now_us);
 

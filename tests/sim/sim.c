@@ -2,9 +2,9 @@
 /*
  * A world that is a function of its seed: the clocks, the order of events, chance, and the trace.
  *
- * One event at a time: the earliest of all messages and all loops that wake.  Where two are due in the
- * same microsecond, chance decides.  A stalled process hears and does nothing until it wakes, and then
- * everything at once, in any order.
+ * One event at a time: the earliest of all messages and all loops that wake.  Where two are due in
+ * the same microsecond, chance decides.  A stalled process hears and does nothing until it wakes,
+ * and then everything at once, in any order.
  */
 #include "sim/inside.h"
 

@@ -11,10 +11,11 @@
 #include "sim/store.h"
 
 /*
- * Processes with real engines, one store, links between them that delay, lose and break, and time that
- * is a number.  Nothing here decides by itself: what happens comes from the caller (sim/temper, or a
- * test by hand), or from `chance`, which is a function of the seed.  After every event the books are
- * compared (sim/audit); the first contradiction is kept in `failure`, and all stops.
+ * Processes with real engines, one store, links between them that delay, lose and break, and time
+ * that is a number.  Nothing here decides by itself: what happens comes from the caller
+ * (sim/temper, or a test by hand), or from `chance`, which is a function of the seed.  After every
+ * event the books are compared (sim/audit); the first contradiction is kept in `failure`, and all
+ * stops.
  *
  * True time runs in microseconds from 0.  A process and the store each have a clock of their own.
  */
@@ -28,28 +29,29 @@
 /* What a test can break on purpose, to see that the checks notice. */
 enum sim_mutant {
     SIM_SOUND,
-    SIM_SETTLES_INTO_ANY_WINDOW, /* R5: rows of dead windows count, as if they were of the current one */
-    SIM_KEY_EXPIRES_WHEN_FULL,   /* R4: with its account of open leases */
-    SIM_BUDGET_DOUBLED,          /* R3: the store leases twice the budget */
-    SIM_LIFE_DOUBLED,            /* R6: on the way to the client */
-    SIM_LIFE_FROM_REPLY,         /* R6 */
+    /* R5: rows of dead windows count, as if they were of the current one */
+    SIM_SETTLES_INTO_ANY_WINDOW,
+    SIM_KEY_EXPIRES_WHEN_FULL, /* R4: with its account of open leases */
+    SIM_BUDGET_DOUBLED,        /* R3: the store leases twice the budget */
+    SIM_LIFE_DOUBLED,          /* R6: on the way to the client */
+    SIM_LIFE_FROM_REPLY,       /* R6 */
     SIM_REPLY_COUNTED_TWICE,
-    SIM_REQUEST_RUN_TWICE,    /* R8: something between retries */
-    SIM_ROWS_SENT_AGAIN,      /* R8: what was settled in a lost ask is settled once more */
-    SIM_REFUND_TO_CREDIT,     /* R10: always, also what is settled */
-    SIM_ANY_VERSION_ADOPTED,  /* R11: the caller's rule is the rule */
-    SIM_LEAVES_EARLY,         /* R12: a reserved waiter waits half as long */
-    SIM_WAITER_FORGOTTEN,     /* a refusal never reaches the caller */
-    SIM_TWO_ASKS_AT_ONCE,     /* the engine forgets that one is on its way */
+    SIM_REQUEST_RUN_TWICE,   /* R8: something between retries */
+    SIM_ROWS_SENT_AGAIN,     /* R8: what was settled in a lost ask is settled once more */
+    SIM_REFUND_TO_CREDIT,    /* R10: always, also what is settled */
+    SIM_ANY_VERSION_ADOPTED, /* R11: the caller's rule is the rule */
+    SIM_LEAVES_EARLY,        /* R12: a reserved waiter waits half as long */
+    SIM_WAITER_FORGOTTEN,    /* a refusal never reaches the caller */
+    SIM_TWO_ASKS_AT_ONCE,    /* the engine forgets that one is on its way */
     SIM_MUTANTS,
 };
 
 /* How the network treats a message. */
 struct sim_network {
-    double lossy;    /* how often it is lost */
-    double swift;    /* how often it takes no time */
-    double refusing; /* how often the store answers with an error instead of running the ask */
-    double late;     /* how often it is later than any deadline */
+    double lossy;     /* how often it is lost */
+    double swift;     /* how often it takes no time */
+    double refusing;  /* how often the store answers with an error instead of running the ask */
+    double late;      /* how often it is later than any deadline */
     int64_t delay_us; /* else: up to this, uniformly, and seldom four times as much */
 };
 
@@ -77,8 +79,8 @@ struct sim_message {
     struct weir__rule rule;
     struct weir__ask ask;
     struct weir__grant grant;
-    int failure;           /* of a reply: 0, or 1 + enum weir__failure */
-    int64_t decided_us;    /* of a reply: when the store ran it, its smooth time */
+    int failure;        /* of a reply: 0, or 1 + enum weir__failure */
+    int64_t decided_us; /* of a reply: when the store ran it, its smooth time */
 };
 
 struct sim_flight {
@@ -89,18 +91,18 @@ struct sim_flight {
 
 /* One bucket of one process, as its callers and its link saw it. */
 struct sim_books {
-    int64_t tries;      /* tokens taken from the credit word by callers directly */
-    int64_t answered;   /* tokens waiters were allowed, but those an outage policy let through */
-    int64_t refunded;   /* tokens callers gave back */
-    int64_t again;      /* of them, what became credit here */
-    int64_t leased;     /* heard in grants, and taken under the local policy */
-    int64_t local;      /* the latter alone */
-    int64_t local_from; /* `local` when the outage, or the limit in it, began, */
-    int64_t local_from_us;  /* its clock then, */
-    int64_t local_saved;    /* and at most so much had been saved up */
-    int64_t promised;   /* credit spent, as far as the promise knows */
-    int64_t stranded;   /* term S, counted at each take */
-    bool touched;       /* a caller has rung, and the loop has not heard it */
+    int64_t tries;         /* tokens taken from the credit word by callers directly */
+    int64_t answered;      /* tokens waiters were allowed, but those an outage policy let through */
+    int64_t refunded;      /* tokens callers gave back */
+    int64_t again;         /* of them, what became credit here */
+    int64_t leased;        /* heard in grants, and taken under the local policy */
+    int64_t local;         /* the latter alone */
+    int64_t local_from;    /* `local` when the outage, or the limit in it, began, */
+    int64_t local_from_us; /* its clock then, */
+    int64_t local_saved;   /* and at most so much had been saved up */
+    int64_t promised;      /* credit spent, as far as the promise knows */
+    int64_t stranded;      /* term S, counted at each take */
+    bool touched;          /* a caller has rung, and the loop has not heard it */
     struct weir__settle lost_rows[WEIR__SETTLE_ROWS]; /* for SIM_ROWS_SENT_AGAIN */
 };
 
@@ -119,9 +121,9 @@ struct sim_process {
     bool stopped;            /* nor do its callers */
     int64_t resumed_us;      /* its clock, when it last woke from a stall */
     bool was_down;
-    unsigned waiters;     /* not yet answered */
+    unsigned waiters;          /* not yet answered */
     struct sim_waiter *latest; /* its answer is kept; NULL: it is answered */
-    int64_t turn_ms;      /* to bound the turns in a millisecond */
+    int64_t turn_ms;           /* to bound the turns in a millisecond */
     unsigned turns;
     unsigned events; /* what gave it reason to turn, in that millisecond */
 };
@@ -131,7 +133,8 @@ struct sim_waiter {
     struct sim_waiter *next_free;
     bool open;
     unsigned process, key;
-    int64_t reserved_us; /* the store's smooth time when its tokens are due; SIM_NEVER: not reserved */
+    /* the store's smooth time when its tokens are due; SIM_NEVER: not reserved */
+    int64_t reserved_us;
 };
 
 struct sim_tally {
@@ -166,11 +169,11 @@ struct sim {
     struct sim_waiter *free_waiters;
     struct sim_tally tally[SIM_PROCESSES_MAX];
     struct sim_answer answers[SIM_PROCESSES_MAX];
-    uint64_t asks;                 /* that the store ran */
-    uint64_t events;               /* that were audited */
-    char failure[400];             /* "" : none */
-    bool tracing;  /* keep the last lines of what happens */
-    FILE *telling; /* and say each at once; NULL: not */
+    uint64_t asks;                    /* that the store ran */
+    uint64_t events;                  /* that were audited */
+    char failure[400];                /* "" : none */
+    bool tracing;                     /* keep the last lines of what happens */
+    FILE *telling;                    /* and say each at once; NULL: not */
     char trace[SIM_TRACE_LINES][160]; /* a ring */
     unsigned long traced;
 };
@@ -180,7 +183,7 @@ void sim_begin(struct sim *sim, const struct sim_config *config, const struct we
                unsigned count, struct lua_host *lua, int script);
 void sim_end(struct sim *sim);
 
-/* ---- Time -------------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
 /* Lets everything happen that is due until then. */
 void sim_run_to(struct sim *sim, int64_t true_us);
@@ -189,7 +192,7 @@ void sim_run_to(struct sim *sim, int64_t true_us);
 int64_t sim_clock(const struct sim *sim, const struct sim_process *process);
 int64_t sim_true_us(const struct sim_process *process, int64_t clock_us);
 
-/* ---- What callers do ---------------------------------------------------------------------------- */
+/* ---- What callers do ------------------------------------------------------------------------- */
 
 /* Whether the tokens were there. */
 bool sim_try(struct sim *sim, unsigned process, unsigned key, int64_t cost);
@@ -198,7 +201,7 @@ bool sim_try(struct sim *sim, unsigned process, unsigned key, int64_t cost);
 void sim_wait(struct sim *sim, unsigned process, unsigned key, int64_t cost, int64_t timeout_us);
 void sim_refund(struct sim *sim, unsigned process, unsigned key, int64_t tokens);
 
-/* ---- What happens to them ------------------------------------------------------------------------ */
+/* ---- What happens to them -------------------------------------------------------------------- */
 
 void sim_crash(struct sim *sim, unsigned process);
 void sim_stall(struct sim *sim, unsigned process, int64_t us, bool callers_too);
@@ -209,10 +212,10 @@ void sim_lose_data(struct sim *sim, unsigned key);
 void sim_fail_over(struct sim *sim, int64_t back_us); /* all keys */
 void sim_set_rule(struct sim *sim, unsigned process, unsigned key, const struct weir__rule *rule);
 
-/* ---- Chance, failure, trace ------------------------------------------------------------------------ */
+/* ---- Chance, failure, trace ------------------------------------------------------------------ */
 
-double sim_chance(struct sim *sim);                                  /* 0 <= x < 1 */
-int64_t sim_between(struct sim *sim, int64_t low, int64_t high);     /* both included */
+double sim_chance(struct sim *sim);                              /* 0 <= x < 1 */
+int64_t sim_between(struct sim *sim, int64_t low, int64_t high); /* both included */
 __attribute__((format(printf, 2, 3))) void sim_fail(struct sim *sim, const char *format, ...);
 __attribute__((format(printf, 2, 3))) void sim_say(struct sim *sim, const char *format, ...);
 void sim_print_trace(const struct sim *sim, FILE *out);

@@ -2,8 +2,9 @@
 /*
  * A store that can be set back, emptied and failed over.
  *
- * A failover restores what a replica had: the key as it was after the last ask that the replica saw.  The
- * copies are kept in a ring; where none that old is left, the replica had no key, and all is lost.
+ * A failover restores what a replica had: the key as it was after the last ask that the replica
+ * saw.  The copies are kept in a ring; where none that old is left, the replica had no key, and all
+ * is lost.
  */
 #include "sim/store.h"
 

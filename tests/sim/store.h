@@ -6,9 +6,9 @@
 #include "script/lua_host.h"
 
 /*
- * The store of a simulation: a few keys, a clock of its own that drifts and is set, and what can happen
- * to data.  The twin in C decides; where a Lua host is given, the shipped script decides as well, and
- * any difference is a failure.
+ * The store of a simulation: a few keys, a clock of its own that drifts and is set, and what can
+ * happen to data.  The twin in C decides; where a Lua host is given, the shipped script decides as
+ * well, and any difference is a failure.
  */
 
 #define STORE_KEYS_MAX 3
@@ -50,8 +50,8 @@ void store_ask(struct store *store, unsigned key, const struct weir__rule *rule,
 /* The key is gone. */
 void store_lose(struct store *store, unsigned key);
 
-/* The key is as it was at `then_us`.  Returns how many tokens were granted since, or -1 if there is no
- * key now. */
+/* The key is as it was at `then_us`.  Returns how many tokens were granted since, or -1 if there is
+ * no key now. */
 int64_t store_fail_over(struct store *store, unsigned key, int64_t then_us, int64_t true_us);
 
 /* Frees the copies.  The Lua host is the caller's. */

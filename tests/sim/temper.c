@@ -2,10 +2,11 @@
 /*
  * From a seed to a hostile schedule, and to its end.
  *
- * The end has two parts.  Mended: the store is up, the links are good, clocks stand right; now a waiter
- * in each process and for each key must be served within the time that the tokens need, and that the
- * engine may take to notice that the store is back.  At rest: nobody comes any more; now each process
- * must give back all it holds, leave its heap and answer to a next caller by being rung.
+ * The end has two parts.  Mended: the store is up, the links are good, clocks stand right; now a
+ * waiter in each process and for each key must be served within the time that the tokens need, and
+ * that the engine may take to notice that the store is back.  At rest: nobody comes any more; now
+ * each process must give back all it holds, leave its heap and answer to a next caller by being
+ * rung.
  */
 #include "sim/temper.h"
 
@@ -18,7 +19,8 @@
 #define NOTICE_US 600000
 
 static const char *const fault_names[TEMPER_FAULTS] = {
-    "crash", "stall", "cut", "hang", "clock-back", "clock-forward", "data-loss", "failover", "limit",
+    "crash",         "stall",     "cut",      "hang",  "clock-back",
+    "clock-forward", "data-loss", "failover", "limit",
 };
 
 #define PICK(sim, ...)                                                                             \
@@ -39,26 +41,27 @@ static int64_t pick_int(uint64_t *seed, const double *from, unsigned count)
     pick_int((sim), (const double[]){__VA_ARGS__},                                                 \
              (unsigned)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)))
 
-/* ---- Temperament --------------------------------------------------------------------------------- */
+/* ---- Temperament ----------------------------------------------------------------------------- */
 
 static void choose_rule(struct weir__rule *rule, uint64_t *seed, bool calm)
 {
-    int64_t window_us = calm ? PICK_INT(seed, 40000, 100000) : PICK_INT(seed, 1000, 2000, 5000, 20000);
+    int64_t window_us = calm ? PICK_INT(seed, 40000, 100000)
+                             : PICK_INT(seed, 1000, 2000, 5000, 20000);
     int64_t capacity = PICK_INT(seed, 1, 5, 10, 20, 50);
     int64_t tick_us = PICK_INT(seed, 1, 1, 1, 1000);
     double refill = PICK(seed, 0.2, 1, 3, 10, 40); /* tokens a window */
     *rule = (struct weir__rule){
         .version = 1,
         .tick_us = tick_us,
-        .units_per_tick =
-            weir__max(1, (int64_t)(refill * 1e6 / (double)window_us)) * tick_us,
+        .units_per_tick = weir__max(1, (int64_t)(refill * 1e6 / (double)window_us)) * tick_us,
         .units_per_token = 1000000,
         .capacity = capacity,
         .budget = weir__min(capacity, PICK_INT(seed, 0, 1, 2, 5, (double)(capacity / 2),
                                                (double)capacity, (double)capacity)),
         .window_us = window_us,
         .max_wait_us = PICK_INT(seed, 0, (double)window_us, 4.0 * (double)window_us),
-        .initial = weir__max(1, PICK_INT(seed, (double)capacity, (double)capacity, 0.5 * (double)capacity)),
+        .initial = weir__max(
+            1, PICK_INT(seed, (double)capacity, (double)capacity, 0.5 * (double)capacity)),
     };
 }
 
@@ -116,14 +119,16 @@ void temper_print(const struct temper *temper, FILE *out)
 {
     const struct sim_config *config = &temper->config;
     const struct sim_network *network = &config->network;
-    fprintf(out, "seed %llu: %u processes, %u keys, store %s, timeout %lld us, asks %u, waiters %u,"
-                 " drift %lld ppm, lag %lld us, outage policy %d share %lld ppm\n",
+    fprintf(out,
+            "seed %llu: %u processes, %u keys, store %s, timeout %lld us, asks %u, waiters %u,"
+            " drift %lld ppm, lag %lld us, outage policy %d share %lld ppm\n",
             (unsigned long long)config->seed, temper->processes, config->keys,
             temper->lua ? "Lua and C" : "C", (long long)config->ask_timeout_us, config->max_asks,
             config->max_waiters, (long long)config->drift_ppm, (long long)config->lag_us,
             (int)config->outage, (long long)config->share_ppm);
-    fprintf(out, "  network: lossy %.2f swift %.2f refusing %.2f late %.2f delay %lld us; tries %.2f"
-                 " refunds %.2f greedy %.2f large %.2f patient %.2f edgy %.2f quiet %.2f\n  faults",
+    fprintf(out,
+            "  network: lossy %.2f swift %.2f refusing %.2f late %.2f delay %lld us; tries %.2f"
+            " refunds %.2f greedy %.2f large %.2f patient %.2f edgy %.2f quiet %.2f\n  faults",
             network->lossy, network->swift, network->refusing, network->late,
             (long long)network->delay_us, temper->tries, temper->refunds, temper->greedy,
             temper->large, temper->patient, temper->edgy, temper->quiet);
@@ -135,8 +140,9 @@ void temper_print(const struct temper *temper, FILE *out)
     fprintf(out, " at %.3f\n", temper->fault_rate);
     for (unsigned key = 0; key < config->keys; key++) {
         const struct weir__rule *rule = &temper->rules[key];
-        fprintf(out, "  key %u: %lld units each %lld us, a token is %lld; C %lld E %lld W %lld us"
-                     " max wait %lld us initial %lld\n",
+        fprintf(out,
+                "  key %u: %lld units each %lld us, a token is %lld; C %lld E %lld W %lld us"
+                " max wait %lld us initial %lld\n",
                 key, (long long)rule->units_per_tick, (long long)rule->tick_us,
                 (long long)rule->units_per_token, (long long)rule->capacity,
                 (long long)rule->budget, (long long)rule->window_us, (long long)rule->max_wait_us,
@@ -144,7 +150,7 @@ void temper_print(const struct temper *temper, FILE *out)
     }
 }
 
-/* ---- Faults -------------------------------------------------------------------------------------- */
+/* ---- Faults ---------------------------------------------------------------------------------- */
 
 static bool stalled(const struct sim *sim, unsigned index)
 {
@@ -188,9 +194,9 @@ static void step_clock(struct sim *sim, int64_t sign)
 {
     int64_t window_us = sim->longest_window_us;
     int64_t fill_us = weir__rule_time_us(&sim->first_rules[0], sim->first_rules[0].capacity);
-    sim_step_clock(sim, sign * PICK_INT(&sim->seed, 1, (double)(window_us / 2), (double)window_us,
-                                        3.0 * (double)window_us,
-                                        (double)(fill_us + 10 * window_us)));
+    sim_step_clock(sim,
+                   sign * PICK_INT(&sim->seed, 1, (double)(window_us / 2), (double)window_us,
+                                   3.0 * (double)window_us, (double)(fill_us + 10 * window_us)));
 }
 
 static void lose(struct sim *sim)
@@ -214,40 +220,27 @@ static void do_fault(struct sim *sim, const struct temper *temper)
         return;
     }
     switch ((enum temper_fault)fault) {
-    case TEMPER_CRASH:
-        sim_crash(sim, index);
-        break;
+    case TEMPER_CRASH: sim_crash(sim, index); break;
     case TEMPER_STALL:
         sim_stall(sim, index, sim_between(sim, 1, 4 * window_us), sim_chance(sim) < 0.3);
         break;
-    case TEMPER_CUT:
-        cut(sim, index);
-        break;
+    case TEMPER_CUT: cut(sim, index); break;
     case TEMPER_HANG:
         sim->store_hangs = !sim->store_hangs;
         sim_say(sim, "the store %s", sim->store_hangs ? "hangs" : "answers again");
         break;
-    case TEMPER_CLOCK_BACK:
-        step_clock(sim, -1);
-        break;
-    case TEMPER_CLOCK_FORWARD:
-        step_clock(sim, 1);
-        break;
-    case TEMPER_DATA_LOSS:
-        lose(sim);
-        break;
-    case TEMPER_FAILOVER:
-        sim_fail_over(sim, sim_between(sim, 0, 3 * window_us));
-        break;
+    case TEMPER_CLOCK_BACK: step_clock(sim, -1); break;
+    case TEMPER_CLOCK_FORWARD: step_clock(sim, 1); break;
+    case TEMPER_DATA_LOSS: lose(sim); break;
+    case TEMPER_FAILOVER: sim_fail_over(sim, sim_between(sim, 0, 3 * window_us)); break;
     case TEMPER_LIMIT:
         change_limit(sim, (unsigned)sim_between(sim, 0, (int64_t)sim->config.keys - 1));
         break;
-    case TEMPER_FAULTS:
-        break;
+    case TEMPER_FAULTS: break;
     }
 }
 
-/* ---- Callers ------------------------------------------------------------------------------------- */
+/* ---- Callers --------------------------------------------------------------------------------- */
 
 static int64_t cost_of(struct sim *sim, const struct temper *temper, unsigned key)
 {
@@ -320,13 +313,14 @@ static void relink(struct sim *sim)
     }
 }
 
-/* ---- The end ------------------------------------------------------------------------------------- */
+/* ---- The end --------------------------------------------------------------------------------- */
 
 static void mend(struct sim *sim)
 {
     sim_say(sim, "from here on all is well");
     sim->store_hangs = false;
-    sim->config.network = (struct sim_network){.swift = 0.2, .delay_us = sim->config.ask_timeout_us / 4};
+    sim->config.network = (struct sim_network){.swift = 0.2,
+                                               .delay_us = sim->config.ask_timeout_us / 4};
     int64_t wakes_us = sim->now_us;
     for (unsigned i = 0; i < sim->count; i++) {
         wakes_us = weir__max(wakes_us, sim->processes[i].stalled_till_us);
@@ -339,8 +333,8 @@ static void mend(struct sim *sim)
     }
 }
 
-/* By when a token must have come to everyone who waits: the bucket fills, after what is reserved is due
- * and a stored time ahead of the clock has passed (R2), and the outage is noticed as over. */
+/* By when a token must have come to everyone who waits: the bucket fills, after what is reserved is
+ * due and a stored time ahead of the clock has passed (R2), and the outage is noticed as over. */
 static int64_t patience_us(const struct sim *sim, unsigned key)
 {
     int64_t slowest = 0;
@@ -392,8 +386,9 @@ static void check_rest(struct sim *sim, unsigned index)
         const struct weir__bucket *bucket = &process->buckets[key];
         if (bucket->credit != 0 || weir__engine_holds(&process->engine, bucket) ||
             (bucket->gate & WEIR__GATE_WATCHED) != 0) {
-            sim_fail(sim, "process %u rests and holds key %u: credit %lld, leases %u, refund %lld,"
-                          " gate %x",
+            sim_fail(sim,
+                     "process %u rests and holds key %u: credit %lld, leases %u, refund %lld,"
+                     " gate %x",
                      index, key, (long long)bucket->credit, bucket->leases.count,
                      (long long)bucket->refund, bucket->gate);
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How well the budget is used: the table of docs/protocol.md, section 5, in short form and with bounds.
- * Ten processes, 20,000 tokens a second, Poisson arrivals, 0.5 ms to the store and back, loops that wake
- * up to a millisecond late as those of libuv do.
+ * How well the budget is used: the table of docs/protocol.md, section 5, in short form and with
+ * bounds.  Ten processes, 20,000 tokens a second, Poisson arrivals, 0.5 ms to the store and back,
+ * loops that wake up to a millisecond late as those of libuv do.
  *
  *     A   C = 20,000  E = 2,000        B   C = 2,000  E = 200        C   C = 20,000  E = 200
  *
@@ -11,8 +11,8 @@
  *     denied    of all calls; where less is offered than allowed, falsely
  *     cold      the worst served of the quiet processes beside a loud one
  *
- * The bucket is empty at the start where more is offered than allowed, so that the first fill does not
- * flatter; half a second is left out.
+ * The bucket is empty at the start where more is offered than allowed, so that the first fill does
+ * not flatter; half a second is left out.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,11 +63,12 @@ static int64_t poisson(double mean)
 
 static void begin(const struct row *row)
 {
-    struct weir__rule rule = {.version = 1, .budget = row->budget,
+    struct weir__rule rule = {.version = 1,
+                              .budget = row->budget,
                               .initial = row->load >= 1 || row->load <= 0 ? 0 : row->capacity};
     uint64_t largest;
-    assert_true(weir__rule_set_rate(&rule, (uint64_t)RATE, 1000000, (uint64_t)row->capacity,
-                                    &largest));
+    assert_true(
+        weir__rule_set_rate(&rule, (uint64_t)RATE, 1000000, (uint64_t)row->capacity, &largest));
     rule.window_us = weir__policy_window_us(&rule, TIMEOUT_US);
     const struct sim_config config = {
         .seed = 1,

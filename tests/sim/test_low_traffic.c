@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Few tokens, many processes: five a minute over eight processes, one call each.  What a lease-only
- * design cannot do: here each decision is exact, the sixth caller is told to the microsecond when to come
- * back, and who comes back at that time is served.
+ * design cannot do: here each decision is exact, the sixth caller is told to the microsecond when
+ * to come back, and who comes back at that time is served.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,8 @@ static int script;
 
 static void begin(int64_t budget, int64_t rtt_us)
 {
-    struct weir__rule rule = {.version = 1, .budget = budget, .window_us = 400000, .initial = LIMIT};
+    struct weir__rule rule = {
+        .version = 1, .budget = budget, .window_us = 400000, .initial = LIMIT};
     uint64_t largest;
     assert_true(weir__rule_set_rate(&rule, LIMIT, MINUTE_US, LIMIT, &largest));
     const struct sim_config config = {
@@ -66,8 +67,8 @@ static void five_and_no_more(void)
     }
 }
 
-/* Nobody is in between: refused one microsecond before the time that was told, and allowed at it.  With
- * no way to the store the time is that of the store itself, to the microsecond. */
+/* Nobody is in between: refused one microsecond before the time that was told, and allowed at it.
+ * With no way to the store the time is that of the store itself, to the microsecond. */
 static void test_to_the_microsecond(void **state)
 {
     (void)state;
@@ -122,7 +123,8 @@ static void test_no_ask_for_what_is_known(void **state)
     sim_end(&sim);
 }
 
-/* Patient callers in all processes, for ten minutes: all that the limit allows is used, in whole. */
+/* Patient callers in all processes, for ten minutes: all that the limit allows is used, in
+ * whole. */
 static void test_patient_callers(void **state)
 {
     (void)state;
@@ -172,10 +174,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_to_the_microsecond),
-        cmocka_unit_test(test_with_a_network),
-        cmocka_unit_test(test_no_ask_for_what_is_known),
-        cmocka_unit_test(test_patient_callers),
+        cmocka_unit_test(test_to_the_microsecond),       cmocka_unit_test(test_with_a_network),
+        cmocka_unit_test(test_no_ask_for_what_is_known), cmocka_unit_test(test_patient_callers),
         cmocka_unit_test(test_with_a_small_budget),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Can the checks of a simulated world fail?  Each rule that is broken on purpose, between an engine and
- * a store that are both sound, must be noticed within a number of seeds, and by the check that is meant to
- * notice it.
+ * Can the checks of a simulated world fail?  Each rule that is broken on purpose, between an engine
+ * and a store that are both sound, must be noticed within a number of seeds, and by the check that
+ * is meant to notice it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,8 +34,8 @@ static void run(const struct broken *broken)
         if (broken->slow) { /* answers may take two windows, and most come */
             temper.config.keys = 1;
             temper.config.ask_timeout_us = 2 * temper.rules[0].window_us;
-            temper.config.network = (struct sim_network){
-                .swift = 0.5, .delay_us = temper.rules[0].window_us};
+            temper.config.network = (struct sim_network){.swift = 0.5,
+                                                         .delay_us = temper.rules[0].window_us};
             temper.rules[0].budget = temper.rules[0].capacity;
             temper.rules[0].initial = temper.rules[0].capacity;
             temper.tries = 1;

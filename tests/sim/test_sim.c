@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Thousands of hostile worlds, each a function of its seed.  In nine of ten the store is the twin in C,
- * in the tenth it is the shipped script as well, and both must agree.
+ * Thousands of hostile worlds, each a function of its seed.  In nine of ten the store is the twin
+ * in C, in the tenth it is the shipped script as well, and both must agree.
  *
  *     WEIR_SEEDS=100000 WEIR_FIRST_SEED=1 build/.../sim-sim     more of them
  *     WEIR_SEEDS=1 WEIR_FIRST_SEED=4711 WEIR_TRACE=1 ...         one of them, with what happened

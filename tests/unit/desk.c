@@ -30,8 +30,8 @@ void desk_begin(struct desk *desk, uint64_t tokens, int64_t capacity, int64_t bu
     desk->limit.outage = WEIR__OUTAGE_CLOSED;
     desk->limit.rule = (struct weir__rule){
         .version = 1, .budget = budget, .window_us = DESK_WINDOW_US, .initial = capacity};
-    assert_true(weir__rule_set_rate(&desk->limit.rule, tokens, 1000000, (uint64_t)capacity,
-                                    &largest));
+    assert_true(
+        weir__rule_set_rate(&desk->limit.rule, tokens, 1000000, (uint64_t)capacity, &largest));
     weir__engine_init(&desk->engine, &config);
     weir__bucket_init(&desk->bucket, &desk->engine, &desk->limit, "key", 3);
     weir__engine_linked(&desk->engine, true, desk->now_us);

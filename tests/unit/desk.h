@@ -6,8 +6,8 @@
 #include "core/engine.h"
 
 /*
- * One engine with one bucket, its store across the desk, and time in the tester's hand: each step of an
- * ask is a call, so a test can do anything in between, or leave a step out.
+ * One engine with one bucket, its store across the desk, and time in the tester's hand: each step
+ * of an ask is a call, so a test can do anything in between, or leave a step out.
  */
 struct desk {
     struct weir__engine engine;
@@ -32,7 +32,8 @@ bool desk_sends(struct desk *desk);
 void desk_run(struct desk *desk);
 void desk_hear(struct desk *desk);
 
-/* Sends, runs and hears, until nothing is left to ask.  Returns how many asks that were; at most 100. */
+/* Sends, runs and hears, until nothing is left to ask.  Returns how many asks that were; at most
+ * 100. */
 unsigned desk_settle(struct desk *desk);
 
 /* Lets `us` pass, with a tick at each time the engine asked for, and its asks answered at once. */

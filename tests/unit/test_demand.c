@@ -71,7 +71,8 @@ static void test_a_lease_that_did_not_last(void **state)
     weir__demand_update(&demand, 50, true, &bounds, 5000);
     assert_true(near(demand.per_s, 20000, 0));
 
-    struct weir__demand slow = {.started = false}; /* but one that lasted a horizon was large enough */
+    /* but one that lasted a horizon was large enough */
+    struct weir__demand slow = {.started = false};
     weir__demand_update(&slow, 0, false, &bounds, 0);
     weir__demand_granted(&slow, 0);
     weir__demand_update(&slow, 50, true, &bounds, 60000);

@@ -102,7 +102,8 @@ static void test_nothing_is_counted_twice(void **state)
     assert_in_range(level, 1000 - 30, 1000 - 30 + 5); /* and what has accrued */
 }
 
-/* An answer arrives between a caller's try and its miss: nobody is left waiting for what is there. */
+/* An answer arrives between a caller's try and its miss: nobody is left waiting for what is
+ * there. */
 static void test_filled_while_a_caller_fails(void **state)
 {
     (void)state;
@@ -123,7 +124,8 @@ static void test_filled_while_a_caller_fails(void **state)
     }
 }
 
-/* A caller misses in the very moment in which the loop lets the bucket sleep: one of the two sees it. */
+/* A caller misses in the very moment in which the loop lets the bucket sleep: one of the two sees
+ * it. */
 static void test_miss_while_falling_asleep(void **state)
 {
     (void)state;
@@ -205,8 +207,8 @@ static void test_open_policy(void **state)
     assert_int_equal(desk.engine.counts.outage_spent, 3);
 }
 
-/* Four processes with a quarter each, unlimited demand, five seconds: together no more than the rate, no
- * burst at the start and none when the store is back. */
+/* Four processes with a quarter each, unlimited demand, five seconds: together no more than the
+ * rate, no burst at the start and none when the store is back. */
 static void test_local_policy(void **state)
 {
     (void)state;

@@ -79,7 +79,8 @@ static void test_settles_with_the_next_ask(void **state)
     assert_int_equal(desk.command.ask.settle[0].window, WEIR__NO_WINDOW);
 }
 
-/* An answer counts once, and only to the ask in flight: not after its loss, not for the next one. */
+/* An answer counts once, and only to the ask in flight: not after its loss, not for the next
+ * one. */
 static void test_answers_to_other_asks(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * core/leases: by hand, and random operations against an oracle: a list of single tokens, each with its
- * window and its times, from which callers take the oldest.  The seed is printed, WEIR_SEED replays it.
+ * core/leases: by hand, and random operations against an oracle: a list of single tokens, each with
+ * its window and its times, from which callers take the oldest.  The seed is printed, WEIR_SEED
+ * replays it.
  */
 #include "core/leases.h"
 
@@ -65,7 +66,7 @@ static void assert_conserved(void)
     assert_memory_equal(own, &desk.sum, sizeof *own);
 }
 
-/* ---- By hand --------------------------------------------------------------------------------------- */
+/* ---- By hand --------------------------------------------------------------------------------- */
 
 static void test_spent_is_what_is_missing(void **state)
 {
@@ -200,7 +201,8 @@ static void test_refund_only_what_is_unsettled(void **state)
     assert_conserved();
 }
 
-/* Credit of the local policy belongs to no window: nothing to settle, and nothing that a refund revives. */
+/* Credit of the local policy belongs to no window: nothing to settle, and nothing that a refund
+ * revives. */
 static void test_without_a_window(void **state)
 {
     (void)state;
@@ -216,7 +218,8 @@ static void test_without_a_window(void **state)
     assert_conserved();
 }
 
-/* What was spent and not settled keeps a dead lease only until the store has forgotten it as well. */
+/* What was spent and not settled keeps a dead lease only until the store has forgotten it as
+ * well. */
 static void test_unsettled_until_over(void **state)
 {
     (void)state;
@@ -231,7 +234,8 @@ static void test_unsettled_until_over(void **state)
     assert_conserved();
 }
 
-/* More leases than places: two of a window are joined, and no credit is void before its time by much. */
+/* More leases than places: two of a window are joined, and no credit is void before its time by
+ * much. */
 static void test_ninth_lease(void **state)
 {
     (void)state;
@@ -286,7 +290,7 @@ static void test_nine_windows(void **state)
     }
 }
 
-/* ---- Against an oracle ------------------------------------------------------------------------------- */
+/* ---- Against an oracle ----------------------------------------------------------------------- */
 
 #define TOKENS_MAX 4096
 #define STEPS 200000
@@ -334,8 +338,7 @@ static void oracle_add(int64_t window, int64_t count, int64_t sent_us)
 {
     for (int64_t i = 0; i < count; i++) {
         assert_true(token_count < TOKENS_MAX);
-        tokens[token_count++] =
-            (struct token){window, sent_us + LIFE_US, sent_us + OVER_US, HELD};
+        tokens[token_count++] = (struct token){window, sent_us + LIFE_US, sent_us + OVER_US, HELD};
     }
 }
 
@@ -354,7 +357,8 @@ static int64_t oracle_refund(int64_t count, int64_t now_us)
 /* What goes back, and then the rows: of the two newest windows that have something to say. */
 static void oracle_settle(int64_t back, int64_t now_us)
 {
-    struct weir__settle rows[WEIR__SETTLE_ROWS] = {{WEIR__NO_WINDOW, 0, 0}, {WEIR__NO_WINDOW, 0, 0}};
+    struct weir__settle rows[WEIR__SETTLE_ROWS] = {{WEIR__NO_WINDOW, 0, 0},
+                                                   {WEIR__NO_WINDOW, 0, 0}};
     oracle_take(back, HELD, BACK);
     for (unsigned i = token_count; i-- > 0;) {
         struct token *token = &tokens[i];

@@ -39,7 +39,8 @@ static void test_first_connection_fails(void **state)
     weir__outage_init(&outage);
     weir__outage_unlinked(&outage);
     assert_int_equal(outage.state, WEIR__STORE_DOWN);
-    assert_int_equal(weir__outage_next_us(&outage), INT64_MAX); /* nothing to probe without a link */
+    /* nothing to probe without a link */
+    assert_int_equal(weir__outage_next_us(&outage), INT64_MAX);
     weir__outage_linked(&outage);
     assert_int_equal(outage.state, WEIR__STORE_PROBING);
     assert_int_equal(weir__outage_asks(&outage, MOST), 1);
@@ -139,8 +140,8 @@ static void test_connection_gone(void **state)
     assert_int_equal(outage.outages, 1);
 }
 
-/* Nobody is there to carry the probe: who comes next asks as if nothing had been, and one loss does not
- * make an outage of it. */
+/* Nobody is there to carry the probe: who comes next asks as if nothing had been, and one loss does
+ * not make an outage of it. */
 static void test_nobody_to_probe(void **state)
 {
     (void)state;

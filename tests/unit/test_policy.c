@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* core/policy: the formulas L1-L8, as tables; each number can be worked out by hand from its line. */
+/* core/policy: the formulas L1-L8, as tables; each number can be worked out by hand from its
+ * line. */
 #include "core/policy.h"
 
 #include <setjmp.h>
@@ -35,7 +36,8 @@ static struct weir__sizes sizes_of(const struct weir__rule *rule, const struct w
                                    double demand, int64_t processes, int64_t credit)
 {
     struct weir__sizes sizes;
-    weir__policy_sizes(&sizes, &(struct weir__situation){.rule = rule, .rtt = rtt,
+    weir__policy_sizes(&sizes, &(struct weir__situation){.rule = rule,
+                                                         .rtt = rtt,
                                                          .demand_per_s = demand,
                                                          .processes = processes,
                                                          .credit = credit});
@@ -66,9 +68,9 @@ static void test_horizon(void **state)
     static const struct {
         int64_t budget, rtt_us, horizon_us;
     } rows[] = {
-        {200, 500, 5000},     /* 200 / 40,000 */
-        {20000, 500, 50000},  /* a budget of a second, and no more than 50 ms */
-        {200, 10000, 20002},  /* no shorter than two round trips */
+        {200, 500, 5000},    /* 200 / 40,000 */
+        {20000, 500, 50000}, /* a budget of a second, and no more than 50 ms */
+        {200, 10000, 20002}, /* no shorter than two round trips */
         {0, 500, 1002},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -89,8 +91,8 @@ static void test_window(void **state)
     assert_int_equal(weir__policy_window_us(&large, 1000 * MS), 4000 * MS);
 }
 
-/* L3, L5: with 2,000 a second wanted, h = 50 ms, rtt 0.5 ms, a look each 6.25 ms: d = 13.5, low = 24.5,
- * want = 100 + 24.5 - credit. */
+/* L3, L5: with 2,000 a second wanted, h = 50 ms, rtt 0.5 ms, a look each 6.25 ms: d = 13.5, low =
+ * 24.5, want = 100 + 24.5 - credit. */
 static void test_low_and_want(void **state)
 {
     (void)state;
@@ -165,9 +167,9 @@ static void test_pace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trips),  cmocka_unit_test(test_horizon),
-        cmocka_unit_test(test_window),       cmocka_unit_test(test_low_and_want),
-        cmocka_unit_test(test_keep),         cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_horizon),
+        cmocka_unit_test(test_window),      cmocka_unit_test(test_low_and_want),
+        cmocka_unit_test(test_keep),        cmocka_unit_test(test_exact),
         cmocka_unit_test(test_pace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,8 +140,8 @@ static void test_no_overtaking(void **state)
     nobody_waits();
 }
 
-/* Together they are too much for what the store has, and no less is there for each: the storm of equal
- * asks must not be. */
+/* Together they are too much for what the store has, and no less is there for each: the storm of
+ * equal asks must not be. */
 static void test_a_refused_sum_is_not_asked_again(void **state)
 {
     (void)state;
@@ -219,7 +219,9 @@ static void test_together_above_the_capacity_in_force(void **state)
     desk.now_us += 100000; /* full again, in the last microsecond in which it is remembered */
     desk_wait(&desk, &b, 0, 0);
     (void)desk_settle(&desk);
+    assert_true(desk_told(&desk, &b, WEIR__ALLOWED, WEIR__REASON_WITHIN_LIMIT));
     assert_int_equal(desk.grant.remaining, 2);
+    assert_true(desk_told(&desk, &b, WEIR__ALLOWED, WEIR__REASON_WITHIN_LIMIT));
     desk_wait(&desk, &b, 2, SECOND_US);
     desk_wait(&desk, &c, 1, SECOND_US);
     assert_true(desk_sends(&desk));
