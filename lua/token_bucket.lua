@@ -35,6 +35,7 @@ local ASK, ASK_BYTES = '<dddddddddddddd', 112
 local ACCOUNT, ACCOUNT_BYTES = '<ddddddddd', 72
 local INT53_MAX = 9007199254740991
 local NO_WINDOW = -1
+local STAY = 10000000 -- 10 s, by choice: longer than any client pauses between two asks
 
 local key, asked_rule = KEYS[1], ARGV[1]
 if #KEYS ~= 1 or #ARGV < 2 or #asked_rule ~= RULE_BYTES or #ARGV[2] ~= ASK_BYTES then
@@ -153,7 +154,7 @@ refill()
 -- R11: elapsed time has been refilled at the old rate; a higher version may now take over.
 
 if rule ~= asked_rule then
-    local version_2, tick_2, a_2, b_2, capacity_2, budget_2, length_2, max_wait_2 =
+    local version_2, tick_2, a_2, b_2, capacity_2, budget_2, length_2, max_wait_2, initial_2 =
         struct_unpack(RULE, asked_rule)
     local whole = floor(level / b)
     -- Reservations too deep for the new units keep the old rule until time has lifted the level.
@@ -168,6 +169,7 @@ if rule ~= asked_rule then
         end
         rule, version, tick, a, b = asked_rule, version_2, tick_2, a_2, b_2
         capacity, budget, length, max_wait = capacity_2, budget_2, length_2, max_wait_2
+        initial = initial_2
         full = capacity * b
     end
 end
@@ -270,7 +272,9 @@ elseif lease == 0 and exact == 0 then
 end
 
 -- R1, R4: write.  The expiry outlives the filling and both windows; in whole milliseconds,
--- rounded up, with one more since the server counts from the millisecond it is in.
+-- rounded up, with one more since the server counts from the millisecond it is in.  A key that
+-- would start anew with less than it holds when full stays on for a while: who asks as rarely as it
+-- fills must find it.
 
 if not looking then
     local new_rule = rule ~= stored_rule
@@ -291,7 +295,8 @@ if not looking then
     else
         call('HSET', key, 'l', level, 't', stamp)
     end
-    local life = min(INT53_MAX, max(1, fill, cur_end + cur_life - t) + ahead)
+    local stay = initial < capacity and max(span(full), STAY) or 0
+    local life = min(INT53_MAX, max(1, fill + stay, cur_end + cur_life - t) + ahead)
     call('PEXPIRE', key, ceil(life / 1000) + 1)
 end
 

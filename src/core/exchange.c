@@ -84,7 +84,8 @@ static bool first_is_large(const struct weir__bucket *bucket)
 /* How many waiters, from the head, the next exact part is for.  As many as the store may have
  * tokens for, by what it last said (less than what it refused) and the rate; at least one; together
  * not above the capacity, or it could never be granted. */
-static void plan_exact(const struct weir__bucket *bucket, struct weir__plan *plan, int64_t now_us)
+static void plan_exact(const struct weir__bucket *bucket, const struct weir__rtt *rtt,
+                       struct weir__plan *plan, int64_t now_us)
 {
     const struct weir__rule *rule = &bucket->limit->rule;
     int64_t most = rule->capacity;
@@ -107,10 +108,11 @@ static void plan_exact(const struct weir__bucket *bucket, struct weir__plan *pla
         until_us = weir__min(until_us, w->until_us);
     }
 
-    /* R12: who can wait, and cannot be served by leases, reserves.  The wait is measured a little
-     * long on our side, so a little less is asked for. */
+    /* R12: who can wait, and cannot be served by leases, reserves.  The wait is measured from the
+     * reply on, and a little long, so less is asked for. */
     if (plan->exact > 0 && (plan->sizes.exact || large)) {
-        int64_t wait_us = weir__min(weir__max(until_us - now_us, 0), rule->max_wait_us);
+        int64_t left_us = until_us - now_us - weir__rtt_p99_us(rtt);
+        int64_t wait_us = weir__min(weir__max(left_us, 0), rule->max_wait_us);
         plan->wait_us = wait_us - wait_us / 16;
     }
 }
@@ -138,7 +140,7 @@ void weir__exchange_plan(const struct weir__engine *engine, const struct weir__b
     plan->exact_at_us = carried ? weir__max(bucket->exact_after_us, bucket->lease_after_us)
                                 : bucket->exact_after_us;
     if (now_us >= plan->exact_at_us) {
-        plan_exact(bucket, plan, now_us);
+        plan_exact(bucket, &engine->rtt, plan, now_us);
     }
 
     bool something = situation.credit > 0 || bucket->refund > 0 ||

@@ -44,6 +44,7 @@ class Rules:
 FINAL = Rules()
 INT53_MAX = 2 ** 53 - 1     # the largest number the store holds together with all smaller ones
 NO_WINDOW = -1
+STAY = 10 ** 7              # how long a key stays full at least that would start anew with less
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,10 @@ def script(key: Optional[Key], ask: Ask, now: int, rules: Rules):
     ahead = t - now if rules.monotone else max(0, key.stamp - now)
     fill = due(key, t, full - key.level, rules)
     hold = max(0, key.cur_end - t + key.cur_life) if rules.ttl_windows else 0
-    life = min(INT53_MAX, max(1, fill, hold) + ahead)
+    # a key that would start anew with less than it holds when full stays on for a while
+    less = lim.initial is not None and lim.initial < lim.capacity
+    stay = max(span(lim, full), STAY) if less else 0
+    life = min(INT53_MAX, max(1, fill + stay, hold) + ahead)
     key.expires = now + (up(life, lim.grain) + (lim.grain > 1)) * lim.grain
 
     retry = 0

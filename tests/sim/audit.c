@@ -213,6 +213,11 @@ void sim__audit_answer(struct sim *sim, const struct sim_waiter *w)
     const struct sim_process *process = &sim->processes[w->process];
     int64_t clock_us = sim_clock(sim, process);
     int64_t due_us = weir__max(waiter->answer_us, process->resumed_us);
+    if (waiter
+            /* its tokens are surely coming, and the answer that said so took its time */
+            ->reserved) {
+        due_us = weir__max(due_us, waiter->answer_us + sim->config.ask_timeout_us);
+    }
     if (!w->open) {
         sim_fail(sim, "process %u answers a waiter twice", w->process);
     }
@@ -243,7 +248,8 @@ static void audit_waiters(struct sim *sim)
         if (!w->open || sim->now_us <= process->stalled_till_us) {
             continue;
         }
-        int64_t due_us = weir__max(w->waiter.answer_us, process->resumed_us);
+        int64_t late_us = w->waiter.reserved ? sim->config.ask_timeout_us : 0;
+        int64_t due_us = weir__max(w->waiter.answer_us + late_us, process->resumed_us);
         if (sim_clock(sim, process) > due_us + sim->config.lag_us * 102 / 100 + CLOCK_GRAIN_US) {
             sim_fail(sim, "process %u has not answered a waiter, %lld us after its time",
                      w->process, (long long)(sim_clock(sim, process) - due_us));

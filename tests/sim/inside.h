@@ -21,6 +21,9 @@ void sim__link_deliver(struct sim *sim, unsigned message);
 void sim__link_lose(struct sim *sim, struct sim_process *process, unsigned key);
 int64_t sim__link_next(const struct sim *sim, unsigned *message); /* true time; SIM_NEVER: none */
 
+/* sim/ending */
+void sim__ending(struct sim *sim); /* mends the world, serves everybody, lets all come to rest */
+
 /* sim/audit */
 void sim__audit(struct sim *sim);
 void sim__audit_answer(struct sim *sim, const struct sim_waiter *waiter); /* just come out */

@@ -141,7 +141,9 @@ static void note_outage(struct sim *sim, struct sim_process *process)
 static void set_wake(struct sim *sim, struct sim_process *process)
 {
     int64_t next_us = weir__engine_next_us(&process->engine);
+    bool rung = false;
     for (unsigned key = 0; key < sim->config.keys; key++) {
+        rung = rung || process->books[key].touched;
         if (process->flights[key].serial != 0) {
             next_us = weir__min(next_us, process->flights[key].deadline_us);
         }
@@ -150,7 +152,7 @@ static void set_wake(struct sim *sim, struct sim_process *process)
     if (wake_us != SIM_NEVER) {
         wake_us = weir__max(wake_us + process->lag_us, sim->now_us);
     }
-    process->wake_us = wake_us;
+    process->wake_us = rung ? sim->now_us : wake_us;
 }
 
 void sim__process_after(struct sim *sim, struct sim_process *process)
@@ -327,7 +329,8 @@ void sim_wait(struct sim *sim, unsigned index, unsigned key, int64_t cost, int64
     w->waiter.bucket = bucket;
     w->waiter.cost = cost;
     w->waiter.until_us = clock_us + timeout_us;
-    w->waiter.answer_us = w->waiter.until_us + sim->config.ask_timeout_us;
+    /* as the interface has it: no patience is still time enough to ask */
+    w->waiter.answer_us = clock_us + (timeout_us == 0 ? sim->config.ask_timeout_us : timeout_us);
     process->waiters++;
     process->latest = w;
     sim->answers[index].known = false;

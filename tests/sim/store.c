@@ -143,8 +143,10 @@ int64_t store_fail_over(struct store *store, unsigned index, int64_t then_us, in
             if (store->lua != NULL) {
                 lua_host_key_restore(store->lua, past->copy);
             }
-            bool gone = store_now_us(store, true_us) >= key->bucket.expires_us;
-            return gone ? -1 : granted;
+            if (store_now_us(store, true_us) < key->bucket.expires_us) {
+                return granted;
+            }
+            break; /* it has expired since, and is gone for good */
         }
         granted += past->granted;
         drop_last(key);

@@ -94,7 +94,7 @@ void desk_wait(struct desk *desk, struct weir__waiter *waiter, int64_t cost, int
         .bucket = &desk->bucket,
         .cost = cost,
         .until_us = desk->now_us + timeout_us,
-        .answer_us = desk->now_us + timeout_us + DESK_TIMEOUT_US,
+        .answer_us = desk->now_us + (timeout_us == 0 ? DESK_TIMEOUT_US : timeout_us),
         .retry_after_us = UNTOLD,
     };
     weir__engine_wait(&desk->engine, waiter, desk->now_us);

@@ -42,7 +42,7 @@ void desk_pass(struct desk *desk, int64_t us);
 /* A caller finds too little, and rings when told to. */
 enum weir__miss desk_miss(struct desk *desk);
 
-/* A waiter joins; it must be told by the timeout and one ask after it. */
+/* A waiter joins; it must be told by the timeout, or, with none, within the time of an ask. */
 void desk_wait(struct desk *desk, struct weir__waiter *waiter, int64_t cost, int64_t timeout_us);
 
 /* Whether this waiter has been answered, and so. */

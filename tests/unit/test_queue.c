@@ -184,6 +184,41 @@ static void test_reserved(void **state)
     nobody_waits();
 }
 
+/* The answer takes its time, and who reserved must still go by its timeout: whatever it is, at a
+ * steady 20 ms to the store and back, a waiter is let go in time or told no. */
+static void test_reserved_in_time(void **state)
+{
+    (void)state;
+    static struct weir__waiter crowd[20];
+    const int64_t rtt_us = 20000;
+    desk_begin(&desk, 100, 5, 0);
+    desk.limit.rule.max_wait_us = SECOND_US;
+    for (int i = 0; i < 40; i++) { /* so that the way is known */
+        desk_wait(&desk, &a, 0, 0);
+        assert_true(desk_sends(&desk));
+        desk_run(&desk);
+        desk.now_us += rtt_us;
+        desk_hear(&desk);
+        assert_true(desk_told(&desk, &a, WEIR__ALLOWED, WEIR__REASON_WITHIN_LIMIT));
+    }
+    int reserved = 0;
+    for (int i = 0; i < 20; i++) { /* 50 ms each, one after the other */
+        desk_wait(&desk, &crowd[i], 5, 120000 + i * 1000);
+        if (!desk_sends(&desk)) {
+            continue;
+        }
+        desk_run(&desk);
+        desk.now_us += rtt_us;
+        desk_hear(&desk);
+        if (crowd[i].reserved) {
+            reserved++;
+            assert_true(crowd[i].deadline.key <= crowd[i].until_us);
+        }
+        desk_pass(&desk, 1000);
+    }
+    assert_true(reserved > 3);
+}
+
 /* The store's capacity is 2, ours still 5. */
 static void begin_with_an_old_limit(void)
 {
@@ -290,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_no_overtaking),
         cmocka_unit_test(test_a_refused_sum_is_not_asked_again),
         cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_reserved_in_time),
         cmocka_unit_test(test_above_the_capacity_in_force),
         cmocka_unit_test(test_together_above_the_capacity_in_force),
         cmocka_unit_test(test_told_by_the_deadline),

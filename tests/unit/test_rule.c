@@ -74,7 +74,7 @@ static void test_refusal_says_what_fits(void **state)
 static void test_b75_zero_is_refused(void **state)
 {
     (void)state;
-    struct weir__rule rule;
+    struct weir__rule rule = {0};
     uint64_t largest;
     assert_true(weir__rule_set_rate(&rule, 5, SECOND, 5, &largest));
     struct weir__rule before = rule;

@@ -354,6 +354,21 @@ static void test_new_keys_start_as_told(void **state)
     assert_int_equal(bed_look(&bed, 0), 3); /* not new any more */
 }
 
+/* R4: were the key forgotten as soon as it is full, who asks a moment later would find it empty,
+ * and so for ever. */
+static void test_r4_a_rare_caller_is_served_by_a_key_that_starts_empty(void **state)
+{
+    (void)state;
+    struct bed bed = bed_of(10, SECOND, 1, 0);
+    bed.rule.initial = 0;
+    assert_false(bed_take(&bed, 0, 1));
+    int64_t retry_us = bed.grant.retry_after_us;
+    assert_int_equal(retry_us, 100 * MS);
+    assert_true(bed_take(&bed, retry_us + 50 * MS, 1));
+    assert_false(bed_take(&bed, 200 * MS, 1));
+    assert_true(bed_take(&bed, 10 * SECOND, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_r2_a_clock_set_far_back),
         cmocka_unit_test(test_r3_windows),
         cmocka_unit_test(test_r4_key_outlives_its_windows),
+        cmocka_unit_test(test_r4_a_rare_caller_is_served_by_a_key_that_starts_empty),
         cmocka_unit_test(test_r5_forged_rows),
         cmocka_unit_test(test_r9_exact_is_outside_the_budget),
         cmocka_unit_test(test_r10_refund),

@@ -65,6 +65,17 @@ static int64_t due_us(const struct run *run, int64_t units)
     return us - (run->t - run->key.stamp_us);
 }
 
+/* R4: a key that would start anew with less than it holds when full stays on for a while: who asks
+ * as rarely as it fills must find it.  10 s, by choice: longer than any client pauses between two
+ * asks. */
+#define STAY_LEAST_US 10000000
+
+static int64_t stay_of(const struct weir__rule *rule)
+{
+    bool same = rule->initial >= rule->capacity;
+    return same ? 0 : weir__max(span_us(rule, full_of(rule)), STAY_LEAST_US);
+}
+
 static void create(struct weir__token_bucket *key, const struct weir__rule *rule, int64_t now_us)
 {
     *key = (struct weir__token_bucket){
@@ -296,7 +307,8 @@ void weir__token_bucket_ask(struct weir__token_bucket *bucket, const struct weir
     }
     /* R4: whole milliseconds, rounded up, and one more: a server counts from the one it is in */
     int64_t hold_us = key->cur_end_us + key->cur_life_us - run.t;
-    int64_t life_us = weir__max(1, weir__max(fill_us, hold_us)) + ahead_us;
+    int64_t stay_us = stay_of(&key->rule);
+    int64_t life_us = weir__max(1, weir__max(fill_us + stay_us, hold_us)) + ahead_us;
     life_us = weir__min(WEIR__INT53_MAX, life_us);
     key->expires_us = now_us + (weir__div_up(life_us, 1000) + 1) * 1000;
     *bucket = *key;
