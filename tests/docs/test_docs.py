@@ -155,6 +155,20 @@ def the_program_is_the_file():
     assert programs[0] == (ROOT / "examples/minimal.c").read_text(encoding="utf-8")
 
 
+def named_tests_exist():
+    """A row of docs/known-faults.md names its tests in its last column."""
+    text = "\n".join(f.read_text(encoding="utf-8") for f in (ROOT / "tests").rglob("*.c"))
+    faults = (ROOT / "docs/known-faults.md").read_text(encoding="utf-8")
+    rows = [r for r in faults.split("## Not reached yet")[0].splitlines() if r.startswith("| B")]
+    assert len(rows) > 30, f"{len(rows)} rows"
+    for row in rows:
+        names = re.findall(r"`(\w+)`", row.split("|")[-2])
+        assert names, f"no test: {row}"
+        for name in names:
+            defined = re.search(rf"\bvoid {name}\(void \*\*state\)", text)
+            assert defined, f"no such test: {name}"
+
+
 def links_lead_somewhere():
     missing = []
     for document in DOCUMENTS:
@@ -187,6 +201,7 @@ def main():
             ("no command hides in a block that is not run", no_command_hides),
             ("the README's program is examples/minimal.c", the_program_is_the_file),
             ("links lead somewhere", links_lead_somewhere),
+            ("the tests that close a known fault exist", named_tests_exist),
             (
                 "the README's table has the lines of the demo's",
                 lambda: the_table_is_what_the_demo_prints(copy),
