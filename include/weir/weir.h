@@ -66,7 +66,7 @@ WEIR_API const char *weir_version(void);
       "read the error's text: it names it")                                                        \
     X(-2, WEIR_ENOMEM, "memory could not be had", "free memory, or lower max_keys")                \
     X(-3, WEIR_ECLOSED, "the weir is closing or closed", "stop calling it")                        \
-    X(-4, WEIR_EFULL, "a bound of this weir is reached", "raise the bound that the text names")    \
+    X(-4, WEIR_EFULL, "a bound of this weir is reached", "raise the bound: max_keys, max_waiters") \
     X(-5, WEIR_ESYSTEM, "the operating system refused", "read the error's text")                   \
     X(-6, WEIR_EEXIST, "a limit of this name exists", "use weir_limit_update to change it")        \
     X(-7, WEIR_ETHREAD, "this call would block the loop's own thread", "call it from another one")
@@ -92,7 +92,7 @@ WEIR_API const char *weir_code_advice(int code);
 
 /* ---- Open and close ------------------------------------------------------------------------- */
 
-/* Leave this option to the library. */
+/* Leave this field of struct weir_limit_options to the library. */
 #define WEIR_DEFAULT UINT64_MAX
 
 enum weir_log_level { WEIR_LOG_ERROR = 1, WEIR_LOG_WARN = 2, WEIR_LOG_INFO = 3 };
@@ -118,7 +118,7 @@ struct weir_options {
      * borrowed: the host runs it, and calls weir_open and weir_close on its thread. */
     struct uv_loop_s *loop;
 
-    /* keys are {prefix}:{limit}:{key}; 1..64 bytes; default "weir"; copied */
+    /* keys are {prefix}:{limit}:{key}; 1..64 bytes as of a limit's name; default "weir"; copied */
     const char *key_prefix;
 
     uint64_t ask_timeout_ms;     /* 1..60000, default 100: an answer later than this is lost */
@@ -176,7 +176,7 @@ enum weir_outage_policy {
 struct weir_limit_options {
     size_t size; /* set by weir_limit_options_init */
 
-    /* 1..64 bytes without '{', '}', ':' and control bytes; part of every key; copied */
+    /* 1..64 bytes without '{', '}', ':', blanks and control bytes; part of every key; copied */
     const char *name;
 
     /* The rate: `rate_tokens` per `rate_period_us`.  Each 1..10^12; together at most 10^9 tokens a
@@ -202,8 +202,8 @@ struct weir_limit_options {
     uint64_t version;
 
     enum weir_outage_policy outage; /* default WEIR_OUTAGE_LOCAL */
-    /* WEIR_OUTAGE_LOCAL: this process's part, 0..100.  Default: 1/N of the processes last seen on
-     * the key, and 10 before any was. */
+    /* WEIR_OUTAGE_LOCAL: this process's part, 0.0001..100.  Default: 1/N of the processes last seen
+     * on the key, and 10 before any was. */
     double outage_share_percent;
 };
 
@@ -228,7 +228,7 @@ WEIR_API int weir_limit_update(struct weir_limit *limit, const struct weir_limit
 /* Finds or makes the bucket of a key.  Keys are bytes: any, also none.
  * Thread: any.  Owns: key is copied; *out is the caller's until weir_bucket_unref.
  * Returns WEIR_OK; WEIR_EINVAL (key longer than 65536 bytes), WEIR_ENOMEM, WEIR_ECLOSED;
- * WEIR_EFULL when max_keys buckets are in use. */
+ * WEIR_EFULL when max_keys buckets are held and none that was looked at can be forgotten. */
 WEIR_API int weir_bucket_get(struct weir_limit *limit, const void *key, size_t key_len,
                              struct weir_bucket **out);
 
@@ -290,11 +290,12 @@ struct weir_result {
 
 /* Takes now or not at all; never waits, never blocks.
  * Thread: any.
- * Returns WEIR_ALLOWED; WEIR_DENIED (OVER_LIMIT; COLD where nothing is leased here yet: the lease
- * is asked for, and the next call may find it); WEIR_UNAVAILABLE; WEIR_ECLOSED.
- * Cost: allowed, one atomic take, no clock, no lock, no allocation, no system call; denied, two
- * loads and a count of this thread's own.  The in-process store reads a clock and takes a short
- * lock where credit is out. */
+ * Returns WEIR_ALLOWED; WEIR_DENIED (OVER_LIMIT; STORE_DOWN by the local policy; COLD where nothing
+ * is leased here yet: the lease is asked for, and the next call may find it); WEIR_UNAVAILABLE;
+ * WEIR_ECLOSED.
+ * Cost, with result NULL: allowed, one atomic take, no clock, no lock, no allocation, no system
+ * call; denied, two loads and a count of this thread's own.  The in-process store reads a clock and
+ * takes a short lock where credit is out. */
 WEIR_API int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost,
                               struct weir_result *result);
 
@@ -309,12 +310,12 @@ typedef void (*weir_acquire_fn)(void *arg, const struct weir_result *result);
  * ask_timeout_ms).
  * Thread: any.  Owns: arg is the caller's.
  * Returns what weir_try_acquire returns, when it is known at once: then fn is not called;
- * WEIR_PENDING: then fn comes; WEIR_EINVAL (fn NULL, timeout_us above one hour). */
+ * WEIR_PENDING: then fn comes; WEIR_EINVAL (fn NULL, timeout_us above one hour); WEIR_ENOMEM. */
 WEIR_API int weir_acquire(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_us,
                           weir_acquire_fn fn, void *arg, struct weir_result *result);
 
 /* weir_acquire that blocks its thread.  Thread: any but the loop's (WEIR_ETHREAD).
- * Returns what weir_try_acquire returns; WEIR_EINVAL. */
+ * Returns what weir_try_acquire returns; WEIR_EINVAL; WEIR_ENOMEM. */
 WEIR_API int weir_acquire_wait(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_us,
                                struct weir_result *result);
 
@@ -369,8 +370,8 @@ struct weir_stats {
     uint64_t exact_spent;  /* granted to waiters directly, outside the budget */
     uint64_t exact_void;   /* granted to waiters too late to be used: lost */
     uint64_t outage_spent; /* allowed by an outage policy */
-    uint64_t refunded;     /* given back by weir_refund */
-    /* expired credit that was still to be had for longer than allowed: term S */
+    uint64_t refunded;     /* given back by weir_refund, of what limits admitted, not policies */
+    /* of lease_spent: from leases whose window was over, so that the loop was stalled: term S */
     uint64_t stranded;
 
     /* calls */

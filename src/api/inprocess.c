@@ -40,6 +40,7 @@ static void ask_global(struct weir_bucket *bucket, struct weir__ask *ask, struct
     const struct weir__rule *rule = &bucket->limit->core.rule;
     int64_t credit = weir__load_relaxed(&bucket->core.credit);
     ask->want = weir__min(ask->want, weir__max(rule->budget - credit, 0));
+    ask->heard = bucket->global.cur; /* one process, and always the same */
     bucket->global.out_cur = credit;
     bucket->global.out_prev = 0;
     weir__token_bucket_ask(&bucket->global, rule, ask, weir__now_us(bucket->limit->weir), grant);
@@ -175,7 +176,9 @@ bool weir__inprocess_full(struct weir_bucket *bucket)
     ask.peek = true;
     (void)take_back(bucket);
     ask_global(bucket, &ask, &grant);
-    bool full = grant.remaining == bucket->limit->core.rule.capacity;
+    const struct weir__rule *rule = &bucket->limit->core.rule;
+    bool full = grant.remaining == rule->capacity && rule->initial >= rule->capacity;
+    bool as_new = full || !bucket->global.exists; /* expired, or never asked */
     uv_mutex_unlock(stripe);
-    return full;
+    return as_new;
 }

@@ -178,6 +178,11 @@ static int start_thread(struct weir *weir)
 {
     sigset_t all, before;
     sigfillset(&all);
+    /* What a fault of the thread's own raises must reach the host's crash handler. */
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int status = uv_thread_create(&weir->thread, run_loop, weir);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -344,7 +349,10 @@ static int begin_close(struct weir *weir, void (*closed)(void *arg), void *arg, 
     weir->closed_arg = arg;
     weir->joined = joined;
     weir__buckets_shut(weir);
+    /* The loop may be done before the bell has been left: until then the memory is ours too. */
+    (void)weir__add_acq_rel(&weir->handles, 1);
     weir__driver_close(&weir->driver);
+    weir__handle_gone(weir);
     return WEIR_OK;
 }
 

@@ -65,6 +65,7 @@ struct weir__bucket {
     /* waiters who cannot wait for a lease's pace: less than a horizon */
     unsigned hasty;
     int64_t busy_us;        /* when a token was last taken, or wanted */
+    int64_t paced_version;  /* the rule that the paces and the refusal below are of */
     int64_t lease_after_us; /* pace: no ask for a lease before */
     int64_t exact_after_us; /* pace: no ask for waiters before */
     int64_t known_us;       /* when `remaining` was heard */

@@ -12,6 +12,8 @@
 
 #include "core/demand.h"
 
+#include "base/num.h"
+
 /* L7: tau = max(4 h, 20 ms). */
 #define TAU_HORIZONS 4
 #define TAU_LEAST_US 20000.0
@@ -34,7 +36,7 @@ void weir__demand_update(struct weir__demand *demand, int64_t taken, bool missed
     if (!demand->started) {
         *demand = (struct weir__demand){.started = true, .last_us = now_us, .grant_us = now_us};
     }
-    double elapsed_us = (double)(now_us - demand->last_us);
+    double elapsed_us = (double)weir__max(now_us - demand->last_us, 0);
     double horizon_us = (double)bounds->horizon_us;
     demand->since_grant += taken;
     demand->last_us = now_us;

@@ -228,19 +228,23 @@ bool weir__engine_refund(struct weir__engine *engine, struct weir__bucket *bucke
     return true;
 }
 
-/* Each bucket that is watched or ready becomes due now. */
-static void all_due(struct weir__engine *engine, int64_t now_us)
+/* Each bucket that is watched or ready becomes due now, without the bits of its gate that are in
+ * `clear`. */
+static void all_due(struct weir__engine *engine, uint32_t clear, int64_t now_us)
 {
     struct weir__heap old = engine->due;
     struct weir__heap_node *node;
     weir__heap_init(&engine->due);
     while ((node = weir__heap_min(&old)) != NULL) {
+        struct weir__bucket *bucket = weir__container(node, struct weir__bucket, due);
+        (void)weir__and_acq_rel(&bucket->gate, ~clear);
         weir__heap_remove(&old, node);
         weir__heap_insert(&engine->due, node, now_us);
     }
     while (!weir__list_empty(&engine->ready)) {
         struct weir__bucket *bucket = weir__container(engine->ready.next, struct weir__bucket,
                                                       ready);
+        (void)weir__and_acq_rel(&bucket->gate, ~clear);
         weir__list_remove(&bucket->ready);
         look_at(engine, bucket, now_us);
     }
@@ -248,7 +252,7 @@ static void all_due(struct weir__engine *engine, int64_t now_us)
 
 void weir__engine_settle_books(struct weir__engine *engine, int64_t now_us)
 {
-    all_due(engine, now_us);
+    all_due(engine, 0, now_us);
     weir__engine_tick(engine, now_us);
 }
 
@@ -267,7 +271,8 @@ void weir__exchange_notice(struct weir__engine *engine, int64_t now_us)
         engine->down_from_us = now_us;
     }
 
-    all_due(engine, now_us);
+    /* Who was over the limit by the word of one is not by that of the other. */
+    all_due(engine, WEIR__GATE_REFUSE, now_us);
     if (state == WEIR__STORE_PROBING && weir__heap_min(&engine->due) == NULL && engine->asks == 0) {
         weir__outage_unprobed(&engine->outage);
         engine->noticed = engine->outage.state;

@@ -46,9 +46,22 @@ static struct weir__situation situation_of(const struct weir__engine *engine,
     };
 }
 
+void weir__exchange_renew(struct weir__bucket *bucket)
+{
+    if (bucket->paced_version == bucket->limit->rule.version) {
+        return;
+    }
+    bucket->paced_version = bucket->limit->rule.version;
+    bucket->lease_after_us = bucket->exact_after_us = 0;
+    bucket->refused_cost = INT64_MAX;
+    bucket->refused_until_us = WEIR__HINT_UNKNOWN;
+    (void)weir__and_acq_rel(&bucket->gate, ~WEIR__GATE_REFUSE);
+}
+
 void weir__exchange_observe(struct weir__engine *engine, struct weir__bucket *bucket,
                             int64_t now_us)
 {
+    weir__exchange_renew(bucket);
     /* In process callers lease for themselves, and the books of credit are kept there. */
     int64_t spent = engine->config.leases ? weir__leases_look(&bucket->leases, now_us) : 0;
     int64_t offered = spent - bucket->served_credit + bucket->arrived;
@@ -139,7 +152,10 @@ void weir__exchange_plan(const struct weir__engine *engine, const struct weir__b
                    bucket->hasty == 0;
     plan->exact_at_us = carried ? weir__max(bucket->exact_after_us, bucket->lease_after_us)
                                 : bucket->exact_after_us;
-    if (now_us >= plan->exact_at_us) {
+    /* With an ask on its way, or waiting to leave, the line need not be counted: it may be long. */
+    bool asks = bucket->flight.serial == 0 && weir__list_empty(&bucket->ready) &&
+                weir__outage_asks(&engine->outage, engine->config.max_asks) > 0;
+    if (asks && now_us >= plan->exact_at_us) {
         plan_exact(bucket, &engine->rtt, plan, now_us);
     }
 
@@ -254,6 +270,9 @@ static void pace_waiters(struct weir__engine *engine, struct weir__bucket *bucke
     int64_t crowd_us = weir__policy_pace_scarce_us(&situation, 0, 0, &engine->seed);
     int64_t at_us = now_us + weir__min(crowd_us, CROWD_MOST_US);
     const struct weir__waiter *first = weir__queue_first(bucket);
+    if (!engine->config.leases) {
+        return; /* nobody else asks */
+    }
     if (sizes.exact) {
         if (first != NULL && grant->exact == 0) {
             at_us = weir__min(at_us, first->until_us);
@@ -349,10 +368,14 @@ void weir__engine_fail(struct weir__engine *engine, struct weir__bucket *bucket,
         engine->counts.asks_lost++;
     } else {
         engine->counts.asks_refused++;
-        bucket->refund += flight.ask.refund;
         pace_us = REFUSED_PACE_US / 4;
     }
+    if (failure == WEIR__FAILED_NOT_EXECUTED) {
+        bucket->refund += flight.ask.refund;
+    }
     if (failure == WEIR__FAILED_REFUSED) {
+        /* A right that is missing for the script's last command is told after its first has run:
+         * what was sent is lost (R8). */
         pace_us = REFUSED_PACE_US;
         weir__local_broken(engine, bucket);
     }

@@ -22,6 +22,9 @@ struct weir__plan {
 void weir__exchange_plan(const struct weir__engine *engine, const struct weir__bucket *bucket,
                          struct weir__plan *plan, int64_t now_us);
 
+/* Forgets paces and a refusal that were of another rule: a raised limit is in force at once. */
+void weir__exchange_renew(struct weir__bucket *bucket);
+
 /* Looks at the credit: what callers took, whether some found too little, how much is wanted. */
 void weir__exchange_observe(struct weir__engine *engine, struct weir__bucket *bucket,
                             int64_t now_us);

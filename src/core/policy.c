@@ -23,10 +23,11 @@
 
 #include "base/num.h"
 
-#define HORIZON_MOST_US 50000 /* L1; longer leases save no calls worth having */
-#define WINDOW_MOST_US 400000 /* L2; what a crash can keep blocked, twice */
-#define LOOKS_A_HORIZON 8     /* a look costs under a microsecond */
-#define LOOK_LEAST_US 1000    /* the timers of the loop are that coarse */
+#define HORIZON_MOST_US 50000    /* L1; longer leases save no calls worth having */
+#define WINDOW_MOST_US 400000    /* L2; what a crash can keep blocked, twice */
+#define WINDOW_BOUND_US 60000000 /* what a window may be set to by hand (api/limits) */
+#define LOOKS_A_HORIZON 8        /* a look costs under a microsecond */
+#define LOOK_LEAST_US 1000       /* the timers of the loop are that coarse */
 #define LOOK_MOST_US 10000
 #define RTT_FIRST_US 1000 /* before the first answer: a guess that errs on the slow side */
 
@@ -83,7 +84,7 @@ bool weir__policy_feasible(const struct weir__rule *rule, int64_t rtt_p50_us)
 int64_t weir__policy_window_us(const struct weir__rule *rule, int64_t ask_timeout_us)
 {
     int64_t window = weir__min(8 * horizon_us(rule, 0), WINDOW_MOST_US);
-    return weir__max(window, 4 * ask_timeout_us);
+    return weir__min(weir__max(window, 4 * ask_timeout_us), WINDOW_BOUND_US);
 }
 
 void weir__policy_sizes(struct weir__sizes *sizes, const struct weir__situation *situation)

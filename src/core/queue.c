@@ -24,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/num.h"
+#include "core/exchange.h"
 #include "core/rule.h"
 
 static void wait_less(struct weir__engine *engine, struct weir__bucket *bucket)
@@ -281,7 +282,9 @@ void weir__engine_wait(struct weir__engine *engine, struct weir__waiter *waiter,
         answer(engine, waiter, WEIR__UNAVAILABLE, WEIR__REASON_BUSY, WEIR__TIME_UNKNOWN);
         return;
     }
-    if (weir__max(waiter->cost, 1) >= bucket->refused_cost &&
+    weir__exchange_renew(bucket);
+    if (!weir__outage_is_down(&engine->outage) &&
+        weir__max(waiter->cost, 1) >= bucket->refused_cost &&
         bucket->refused_until_us > weir__max(waiter->until_us, now_us)) {
         answer(engine, waiter, WEIR__DENIED, WEIR__REASON_OVER_LIMIT,
                bucket->refused_until_us - now_us);

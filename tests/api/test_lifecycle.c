@@ -442,6 +442,37 @@ static void two_in_one_process(void **state)
     weir_bucket_unref(near);
 }
 
+/* Nobody else asks for the tokens of an in-process store: who waits gets its own when it is due. */
+static void waiting_in_process_with_a_budget(void **state)
+{
+    (void)state;
+    struct weir *weir = open_inprocess(NULL);
+    struct weir_bucket *bucket = get(define(weir, "limit", 100, SECOND, 100, 50), "key");
+    assert_int_equal(weir_acquire_wait(bucket, 100, 0, NULL), WEIR_ALLOWED);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(weir_acquire_wait(bucket, 1, SECOND / 2, NULL), WEIR_ALLOWED);
+    }
+    assert_int_equal(weir_close_wait(weir), WEIR_OK);
+    weir_bucket_unref(bucket);
+}
+
+/* With a long ask timeout windows are long, and a store that answers is still believed. */
+static void the_longest_ask_timeout(void **state)
+{
+    (void)state;
+    char url[128];
+    url_of(server, url);
+    struct weir_options options = store_options(url);
+    options.ask_timeout_ms = 60000;
+    struct weir *weir = open_with(&options);
+    struct weir_bucket *bucket = get(define(weir, "patient", 1000, SECOND, 1000, 100), "key");
+    assert_int_equal(weir_acquire_wait(bucket, 1, 0, NULL), WEIR_ALLOWED);
+    UNTIL(weir_try_acquire(bucket, 1, NULL) == WEIR_ALLOWED);
+    assert_int_equal(stats_of(weir).asks_lost, 0);
+    assert_int_equal(weir_close_wait(weir), WEIR_OK);
+    weir_bucket_unref(bucket);
+}
+
 static void two_hundred_leave_nothing(void **state)
 {
     (void)state;
@@ -507,6 +538,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(handles_outlive_their_weir),
         cmocka_unit_test(calls_after_the_closing_began),
         cmocka_unit_test(two_in_one_process),
+        cmocka_unit_test(waiting_in_process_with_a_budget),
+        cmocka_unit_test(the_longest_ask_timeout),
         cmocka_unit_test(two_hundred_leave_nothing),
         cmocka_unit_test(ending_without_closing),
     };

@@ -324,7 +324,7 @@ static void refuse_all(struct weir *weir, struct weir_limit *limit)
     }
     for (int policy = -1; policy <= 4; policy += policy == 0 ? 4 : 1) {
         struct weir_limit_options options = right("other");
-        char value[8];
+        char value[16];
         memcpy(&options.outage, &policy, sizeof(options.outage));
         snprintf(value, sizeof(value), "%d", policy);
         refused_limit(weir, limit, &options, "outage", value);

@@ -182,7 +182,7 @@ static void test_refund_and_failure(void **state)
     static const struct {
         enum weir__failure failure;
         int64_t kept;
-    } rows[] = {{WEIR__FAILED_LOST, 0}, {WEIR__FAILED_NOT_EXECUTED, 2}, {WEIR__FAILED_REFUSED, 2}};
+    } rows[] = {{WEIR__FAILED_LOST, 0}, {WEIR__FAILED_NOT_EXECUTED, 2}, {WEIR__FAILED_REFUSED, 0}};
     for (size_t i = 0; i < 3; i++) {
         struct weir__waiter waiter, next;
         desk_begin(&desk, 10, 5, 0);
@@ -223,6 +223,26 @@ static void test_scarce(void **state)
     assert_true(desk.bucket.credit > 0);
 }
 
+/* A refusal and a pace are of a rule: another one is asked for at once. */
+static void test_another_rule_is_asked_at_once(void **state)
+{
+    (void)state;
+    struct weir__waiter waiter;
+    begin_with_credit();
+    desk_wait(&desk, &waiter, 1000 - desk.grant.lease, 0);
+    (void)desk_settle(&desk);
+    exhaust();
+    (void)desk_settle(&desk);
+    (void)desk_miss(&desk);
+    assert_int_equal(desk_miss(&desk), WEIR__MISS_REFUSED);
+    uint64_t asks = desk.engine.counts.asks_sent;
+    desk.bucket.limit->rule.version++;
+    weir__engine_look(&desk.engine, &desk.bucket, desk.now_us);
+    assert_int_not_equal(desk_miss(&desk), WEIR__MISS_REFUSED);
+    assert_true(desk_sends(&desk));
+    assert_int_equal(desk.engine.counts.asks_sent, asks + 1);
+}
+
 /* Ask after ask, no more than the engine may have on its way. */
 static void test_asks_are_bounded(void **state)
 {
@@ -259,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_exact_part_too_late),
         cmocka_unit_test(test_refund_and_failure),
         cmocka_unit_test(test_scarce),
+        cmocka_unit_test(test_another_rule_is_asked_at_once),
         cmocka_unit_test(test_asks_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
