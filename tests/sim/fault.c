@@ -119,7 +119,8 @@ void sim_fail_over(struct sim *sim, int64_t back_us)
             budget = weir__max(budget, budget_out(sim, key));
         }
         int64_t all = weir__max(level, budget);
-        allow(sim, key, lost < 0 || changed ? all : weir__min(lost, level + budget));
+        promise_allow(promise, lost < 0 || changed ? all : weir__min(lost, level + budget),
+                      sim__leases_end(sim, key) + sim->longest_window_us, sim__smooth(sim));
     }
     sim__audit(sim);
 }
