@@ -101,7 +101,9 @@ void sim_lose_data(struct sim *sim, unsigned key)
 }
 
 /* min(g, C + E), with g granted in the tail that is lost.  Where a change of the limit is lost as
- * well, it is as if the key were: what a lower capacity had cut off may be there again. */
+ * well, it is as if the key were: what a lower capacity had cut off may be there again.  It lasts a
+ * window longer than other terms: with the clock behind, a window after the failover bears the name
+ * of one in the tail, and a lost lease is settled into it. */
 void sim_fail_over(struct sim *sim, int64_t back_us)
 {
     sim_say(sim, "the store fails over to what it was %lld us ago", (long long)back_us);
