@@ -23,4 +23,22 @@ static inline void clock_sleep_until(int64_t at_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
+/* What the wall clock shows less what clock_now_ns() does: by how much, and within *error_ns. */
+static inline int64_t clock_wall_offset_ns(int64_t *error_ns)
+{
+    int64_t offset_ns = 0;
+    *error_ns = INT64_MAX;
+    for (int i = 0; i < 10; i++) { /* the shortest of ten looks was not interrupted */
+        struct timespec wall;
+        int64_t before_ns = clock_now_ns();
+        clock_gettime(CLOCK_REALTIME, &wall);
+        int64_t half_ns = (clock_now_ns() - before_ns) / 2 + 1;
+        if (half_ns < *error_ns) {
+            *error_ns = half_ns;
+            offset_ns = wall.tv_sec * NS_PER_S + wall.tv_nsec - before_ns - half_ns;
+        }
+    }
+    return offset_ns;
+}
+
 #endif

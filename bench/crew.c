@@ -17,6 +17,11 @@
  *
  * Each admission is stamped by itself, right after the decision: the record is as fine as that.
  *
+ * Periods are of the store's clock, which is this machine's wall clock.  The record's is another
+ * one, that is never set; what lies between the two is measured before the start and after the end,
+ * and by how much it moved is an error of the record.  A run starts a whole number of bins after an
+ * edge of the periods, so that where these are whole bins too each bin lies in one of them.
+ *
  * Threads: a lane is written by its own thread.  The parent reads `offered` and `admitted` for its
  * progress line while they run, relaxed, and all the rest after the processes have ended.
  */
@@ -68,7 +73,8 @@ struct crew {
     struct board *board;
     struct record *record;
     size_t record_size;
-    pid_t pids[PROCESSES_MAX]; /* 0: has ended */
+    int64_t wall_offset_ns, wall_error_ns; /* as measured before the start */
+    pid_t pids[PROCESSES_MAX];             /* 0: has ended */
 };
 
 struct worker {
@@ -274,7 +280,14 @@ static bool wait_until_ready(struct crew *crew, const volatile sig_atomic_t *sto
         }
         clock_sleep_until(clock_now_ns() + LOOK_NS);
     }
-    __atomic_store_n(&crew->board->start_ns, clock_now_ns() + LEAD_NS, __ATOMIC_RELEASE);
+    crew->wall_offset_ns = clock_wall_offset_ns(&crew->wall_error_ns);
+    int64_t start_ns = clock_now_ns() + LEAD_NS;
+    int64_t period_ns = (int64_t)crew->settings->period_us * 1000;
+    if (period_ns > 0) {
+        int64_t into_ns = (start_ns + crew->wall_offset_ns) % period_ns;
+        start_ns += crew->record->bin_ns - into_ns % crew->record->bin_ns;
+    }
+    __atomic_store_n(&crew->board->start_ns, start_ns, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -317,6 +330,22 @@ static double children_cpu_s(void)
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
 }
 
+static struct promise promise_of(const struct crew *crew, uint64_t stranded)
+{
+    const struct settings *settings = crew->settings;
+    int64_t error_ns;
+    int64_t moved_ns = clock_wall_offset_ns(&error_ns) - crew->wall_offset_ns;
+    return (struct promise){
+        .rate_per_s = settings->rate_per_s,
+        .capacity = settings->capacity,
+        .budget = settings->budget + stranded,
+        .bound = settings->algorithm->bound,
+        .period_ns = (int64_t)settings->period_us * 1000,
+        .epoch_ns = crew->board->start_ns + crew->wall_offset_ns,
+        .epoch_error_ns = crew->wall_error_ns + error_ns + (moved_ns < 0 ? -moved_ns : moved_ns),
+    };
+}
+
 static void add_up(const struct crew *crew, struct crew_result *result)
 {
     const struct settings *settings = crew->settings;
@@ -344,10 +373,8 @@ static void add_up(const struct crew *crew, struct crew_result *result)
         result->sum.users_offered += report->users_offered;
         result->sum.users_refused += report->users_refused;
     }
-    const struct promise promise = {.rate_per_s = settings->rate_per_s,
-                                    .capacity = settings->capacity,
-                                    .budget = settings->budget + result->sum.stranded};
-    result->judgement = record_judge(crew->record, &promise);
+    result->promise = promise_of(crew, result->sum.stranded);
+    result->judgement = record_judge(crew->record, &result->promise);
 }
 
 bool crew_run(const struct trade *trade, const struct settings *settings, const char *url,

@@ -45,6 +45,7 @@ struct crew_result {
     int64_t worst_late_ns; /* that a thread began a turn after its time */
     double cpu_cores;      /* that the processes used, with their libraries' threads */
     struct process_report sum;
+    struct promise promise; /* that was judged */
     struct judgement judgement;
 };
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Shows the promise: many processes share one limit on one hot key, and no interval of the run
- * admits more than C + r*t + E.  scripts/demo builds and runs it; its --help has the options.
+ * admits more than C + r*t + E, or whatever else the chosen algorithm promises.  scripts/demo
+ * builds and runs it; its --help has the options.
  *
  * In order: start a private redis-server (unless told where one is), run the load, measure one
  * decision on a quiet machine, run the same load with one call to the store each, stop the server,
- * print.  The exit status is 0 when the bound held and at least 97 % of the limit was used, 3 when
- * the machine was too busy to say, else 1; 2 for a wrong option.
+ * print.  The exit status is 0 when the bound held and at least 97 % of what the limit allows was
+ * used, 3 when the machine was too busy to say, else 1; 2 for a wrong option.
  *
  * A signal sets `stop`; then the processes are ended, the server is stopped, and nothing stays.
  */

@@ -2,7 +2,7 @@
 /*
  * The peer: a token bucket in one short Lua script, called once for each decision over a blocking
  * connection that each thread has for itself.  It is as exact as can be, and its price is the
- * point.
+ * point; that of a call differs little from one algorithm to another, so it is the same for all.
  */
 #include "naive_trade.h"
 

@@ -21,16 +21,34 @@ struct record {
     uint32_t counts[];
 };
 
-/* The promise for every interval of length t:  admitted <= capacity + rate * t + budget. */
+/* What an algorithm promises, with or without periods. */
+enum bound {
+    /* in every interval of length t:  admitted <= capacity + rate * t + budget */
+    BOUND_INTERVAL = 0,
+    /* in each period, aligned to the epoch:  admitted <= capacity + budget */
+    BOUND_ALIGNED = 1,
+    /* in every interval of one period:  admitted <= capacity + budget */
+    BOUND_SLIDING = 2,
+    /* at every instant:  (in the aligned period before) * (what is left of this one) / period + (in
+     * this one so far) <= capacity + budget;  and BOUND_INTERVAL, which follows from it */
+    BOUND_WEIGHTED = 3,
+};
+
 struct promise {
     uint64_t rate_per_s;
     uint64_t capacity;
     uint64_t budget; /* with what a fault may add to it */
+    enum bound bound;
+
+    /* Of the last three. */
+    int64_t period_ns;
+    int64_t epoch_ns;       /* the wall clock of the store when the record begins */
+    int64_t epoch_error_ns; /* of that, either way */
 };
 
 struct judgement {
     uint64_t admitted;
-    int64_t largest_excess; /* most that any interval holds above capacity + rate * t; may be < 0 */
+    int64_t largest_excess; /* most that is found above the bound without budget; may be < 0 */
     int64_t error;          /* of largest_excess, either way, since a record has bins */
     bool within_bound;      /* largest_excess <= budget + error */
 };

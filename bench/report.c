@@ -2,9 +2,11 @@
 /*
  * What a run means, as a table for people and one line of JSON for programs.
  *
- *     bound        C + r*t + E (+ S, tokens that callers took while their loop was stalled)
- *     used share   admitted / (C + r*t): of what a perfect limiter, without any budget, can admit
- *                  at most in the time t from the first decision to the last
+ *     bound        C + r*t + E for the whole run; where there are periods, C for each of them that
+ *                  it touches, and E (+ S, tokens that callers took while their loop was stalled)
+ *     perfect      what a limiter of this kind without budget and delay admits: C + r*t, or where
+ *                  there are periods what bench/perfect.c finds
+ *     used share   admitted / perfect, in the time t from the first decision to the last
  *     horizon      min(E/2r, 50 ms): how far ahead a lease is meant to last.  Who is kept from
  *                  running for longer finds the credit gone, which is no property of the limiter:
  *                  such a run is disturbed, and says nothing about the used share.
@@ -16,21 +18,65 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "perfect.h"
 #include "weir_trade.h"
 
 #define HORIZON_MOST_NS (50 * NS_PER_MS) /* as in docs/protocol.md, L1 */
 #define USED_SHARE_LEAST 0.97
 #define EXIT_DISTURBED 3
 
+/* How the demo words a promise and what it finds about it. */
+static const struct wording {
+    const char *promise;
+    const char *bound;
+    const char *share;
+    const char *excess, *where;
+    const char *kept;
+} wordings[] = {
+    [BOUND_INTERVAL] = {"in every interval of length t: admitted <= C + r*t + E",
+                        "bound C + r*t + E", "C + r*t", "largest excess over C + r*t",
+                        "of all intervals", "in every interval"},
+    [BOUND_ALIGNED] = {"in each period aligned to the epoch: admitted <= C + E",
+                       "bound C * periods + E", "what a perfect one admits",
+                       "largest excess over C", "of all periods", "in every period"},
+    [BOUND_SLIDING] = {"in every interval of one period: admitted <= C + E",
+                       "bound C * periods + E", "what a perfect one admits",
+                       "largest excess over C", "of all intervals of a period",
+                       "in every interval"},
+    [BOUND_WEIGHTED] = {"at every instant: (period before) * (what is left of this one) / period + "
+                        "(this period) <= C + E; and in every interval of length t: admitted <= "
+                        "C + r*t + E",
+                        "bound C * periods + E", "what a perfect one admits",
+                        "largest excess over C", "weighted, at all instants", "at every instant"},
+};
+
+static const struct wording *wording_of(const struct report *report)
+{
+    return &wordings[report->load.promise.bound];
+}
+
+/* What the promise allows for the run as a whole. */
+static double run_bound(const struct promise *promise, int64_t span_ns)
+{
+    double capacity = (double)promise->capacity;
+    if (promise->bound == BOUND_INTERVAL) {
+        double refill = (double)promise->rate_per_s * (double)span_ns / (double)NS_PER_S;
+        return capacity + refill + (double)promise->budget;
+    }
+    int64_t into_ns = promise->bound == BOUND_SLIDING ? 0 : promise->epoch_ns % promise->period_ns;
+    int64_t touched = (into_ns + span_ns + promise->period_ns - 1) / promise->period_ns;
+    return capacity * (double)touched + (double)promise->budget;
+}
+
 void report_conclude(struct report *report)
 {
     const struct settings *settings = report->settings;
     const struct crew_result *load = &report->load;
     double calls = (double)load->sum.store_calls;
-    report->without_budget = (double)settings->capacity + (double)settings->rate_per_s *
-                                                              (double)load->span_ns /
-                                                              (double)NS_PER_S;
-    report->used_share = (double)load->judgement.admitted / report->without_budget;
+    double offered_per_s = settings->offered * (double)settings->rate_per_s;
+    report->perfect = perfect_admits(&load->promise, offered_per_s, load->span_ns);
+    report->bound = run_bound(&load->promise, load->span_ns);
+    report->used_share = (double)load->judgement.admitted / report->perfect;
     report->decisions_per_store_call = calls > 0 ? (double)load->offered / calls : UNKNOWN;
     report->admitted_per_store_call = calls > 0 ? (double)load->judgement.admitted / calls
                                                 : UNKNOWN;
@@ -60,13 +106,21 @@ static void print_setting(const struct report *report)
     const struct settings *settings = report->settings;
     struct utsname machine;
     uname(&machine);
-    printf("\nOne key: %llu/s, bursts of %llu, budget %llu; offered %.3g times the rate for %u s\n"
-           "by %u process%s of %u threads, and %d users beside it.  %ld CPUs, %s, %s.\n\n",
-           (unsigned long long)settings->rate_per_s, (unsigned long long)settings->capacity,
-           (unsigned long long)settings->budget, settings->offered, settings->seconds,
-           settings->processes, settings->processes == 1 ? "" : "es", settings->threads, USER_KEYS,
-           sysconf(_SC_NPROCESSORS_ONLN), machine.machine,
-           settings->memory ? "the store in the process" : "one Redis");
+    printf("\nOne key, %s: ", settings->algorithm->title);
+    if (settings->period_us > 0) {
+        printf("%llu in %.6g s", (unsigned long long)settings->capacity,
+               (double)settings->period_us / 1e6);
+    } else {
+        printf("%llu/s, bursts of %llu", (unsigned long long)settings->rate_per_s,
+               (unsigned long long)settings->capacity);
+    }
+    printf(
+        ", budget %llu;\noffered %.3g times the rate for %u s by %u process%s of %u threads, and "
+        "%d users\nbeside it.  %ld CPUs, %s, %s.\n\n",
+        (unsigned long long)settings->budget, settings->offered, settings->seconds,
+        settings->processes, settings->processes == 1 ? "" : "es", settings->threads, USER_KEYS,
+        sysconf(_SC_NPROCESSORS_ONLN), machine.machine,
+        settings->memory ? "the store in the process" : "one Redis");
 }
 
 static void print_count(const char *name, double weir, double naive, bool has_naive)
@@ -97,7 +151,7 @@ void report_print(const struct report *report)
 {
     const struct crew_result *load = &report->load, *naive = &report->naive;
     const struct judgement *judgement = &load->judgement;
-    uint64_t budget = report->settings->budget;
+    const struct wording *wording = wording_of(report);
     bool both = report->has_naive;
 
     print_setting(report);
@@ -117,11 +171,12 @@ void report_print(const struct report *report)
                     (double)naive->judgement.admitted / (double)(naive->offered + !naive->offered),
                     both, "");
     }
-    printf("\n  bound C + r*t + E             %16.0f  tokens, for the whole run\n",
-           report->without_budget + (double)(budget + load->sum.stranded));
-    printf("  used share                    %16.2f  %% of C + r*t\n", report->used_share * 100);
-    printf("  largest excess over C + r*t   %16lld  tokens, of all intervals; allowed: %llu\n",
-           (long long)judgement->largest_excess, (unsigned long long)(budget + load->sum.stranded));
+    printf("\n  %-28s %16.0f  tokens, for the whole run\n", wording->bound, report->bound);
+    printf("  used share                    %16.2f  %% of %s\n", report->used_share * 100,
+           wording->share);
+    printf("  %-28s %16lld  tokens, %s; allowed: %llu\n", wording->excess,
+           (long long)judgement->largest_excess, wording->where,
+           (unsigned long long)load->promise.budget);
     printf("  error of this record          %16lld  tokens\n", (long long)judgement->error);
     printf("  users refused                 %16llu  of %llu\n",
            (unsigned long long)load->sum.users_refused,
@@ -136,7 +191,8 @@ void report_print(const struct report *report)
         printf("  decisions without an answer   %16llu\n",
                (unsigned long long)(load->failed + naive->failed));
     }
-    printf("\nThe bound was %s.%s\n", judgement->within_bound ? "kept in every interval" : "BROKEN",
+    printf("\nThe bound was %s%s.%s\n", judgement->within_bound ? "kept " : "BROKEN",
+           judgement->within_bound ? wording->kept : "",
            report->disturbed ? "  The run was disturbed: the machine was not quiet." : "");
 }
 
@@ -165,12 +221,15 @@ void report_print_json(const struct report *report)
     const struct settings *settings = report->settings;
     const struct crew_result *load = &report->load;
     const struct judgement *judgement = &load->judgement;
-    printf("{\"offered\": %llu, \"admitted\": %llu, \"bound\": %.0f, \"within_bound\": %s, "
-           "\"largest_excess\": %lld, \"record_error\": %lld, \"used_share\": %.4f",
+    printf("{\"algorithm\": \"%s\", \"promise\": \"%s\", \"offered\": %llu, \"admitted\": %llu, "
+           "\"bound\": %.0f, \"within_bound\": %s, \"largest_excess\": %lld, "
+           "\"record_error\": %lld, \"perfect\": %.0f, \"used_share\": %.4f",
+           settings->algorithm->name, wording_of(report)->promise,
            (unsigned long long)load->offered, (unsigned long long)judgement->admitted,
-           report->without_budget + (double)(settings->budget + load->sum.stranded),
-           json_bool(judgement->within_bound), (long long)judgement->largest_excess,
-           (long long)judgement->error, report->used_share);
+           report->bound, json_bool(judgement->within_bound), (long long)judgement->largest_excess,
+           (long long)judgement->error, report->perfect, report->used_share);
+    print_json_number("period_s",
+                      settings->period_us > 0 ? (double)settings->period_us / 1e6 : UNKNOWN);
     print_json_number("decisions_per_store_call", report->decisions_per_store_call);
     print_json_number("admitted_per_store_call", report->admitted_per_store_call);
     printf(", \"seconds\": %.3f, \"processes\": %u, \"threads\": %u, \"rate\": %llu, "

@@ -19,8 +19,10 @@ struct report {
     struct cost allow, deny;
 
     /* worked out by report_conclude */
-    double without_budget; /* C + r*t: what a perfect limiter can admit at most */
-    double used_share;
+    double
+        perfect;  /* what a perfect limiter of this kind admits; C + r*t where it has no periods */
+    double bound; /* for the whole run, with the budget */
+    double used_share;                                        /* admitted / perfect */
     double decisions_per_store_call, admitted_per_store_call; /* UNKNOWN: there was no call */
     int64_t horizon_ns;
     bool disturbed; /* a thread was late by more than a horizon: the machine was not quiet */

@@ -14,11 +14,21 @@
 
 #define RATE_MAX 10000000 /* tokens a second; more is for a larger machine than one clock fits */
 #define CAPACITY_MAX 1000000000
+#define PERIOD_LEAST_US 10000 /* shorter ones are over before a lease is worth its call */
+
+static const struct algorithm algorithms[] = {
+    {WEIR_TOKEN_BUCKET, "token-bucket", "token bucket", BOUND_INTERVAL},
+    {WEIR_LEAKY_BUCKET, "leaky-bucket", "leaky bucket, as a meter", BOUND_INTERVAL},
+    {WEIR_FIXED_WINDOW, "fixed-window", "fixed window", BOUND_ALIGNED},
+    {WEIR_SLIDING_LOG, "sliding-log", "sliding log", BOUND_SLIDING},
+    {WEIR_SLIDING_COUNTER, "sliding-counter", "sliding counter", BOUND_WEIGHTED},
+};
 
 static const struct settings defaults = {
     .seconds = 10,
     .processes = 4,
     .threads = 2,
+    .algorithm = &algorithms[0],
     .rate_per_s = 100000,
     .capacity = 100000,
     .offered = 3,
@@ -26,7 +36,8 @@ static const struct settings defaults = {
 static const char default_budget[] = "10%";
 
 enum option_id {
-    OPTION_SECONDS = 1,
+    OPTION_ALGORITHM = 1,
+    OPTION_SECONDS,
     OPTION_PROCESSES,
     OPTION_THREADS,
     OPTION_RATE,
@@ -39,6 +50,7 @@ enum option_id {
 };
 
 static const struct option long_options[] = {
+    {"algorithm", required_argument, NULL, OPTION_ALGORITHM},
     {"seconds", required_argument, NULL, OPTION_SECONDS},
     {"processes", required_argument, NULL, OPTION_PROCESSES},
     {"threads", required_argument, NULL, OPTION_THREADS},
@@ -109,6 +121,20 @@ static bool parse_budget(const struct complaint *complaint, const char *text, ui
     return true;
 }
 
+static bool parse_algorithm(const struct complaint *complaint, const char *text,
+                            const struct algorithm **out)
+{
+    for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
+        if (strcmp(text, algorithms[i].name) == 0) {
+            *out = &algorithms[i];
+            return true;
+        }
+    }
+    return complain(complaint, "algorithm",
+                    "token-bucket, leaky-bucket, fixed-window, sliding-log or sliding-counter",
+                    text);
+}
+
 static bool parse_offered(const struct complaint *complaint, const char *text, double *out)
 {
     char *end;
@@ -124,6 +150,7 @@ static bool parse_option(const struct complaint *complaint, struct settings *set
                          const char *text, const char **budget)
 {
     switch (id) {
+    case OPTION_ALGORITHM: return parse_algorithm(complaint, text, &settings->algorithm);
     case OPTION_SECONDS:
         return parse_unsigned(complaint, "seconds", text, SECONDS_MAX, &settings->seconds);
     case OPTION_PROCESSES:
@@ -146,6 +173,25 @@ static bool parse_option(const struct complaint *complaint, struct settings *set
                  "not an option, or without its value: see --help");
         return false;
     }
+}
+
+/* The period that makes windows of C tokens admit the rate. */
+static bool set_period(struct settings *settings, char *why, size_t why_size)
+{
+    if (settings->algorithm->bound == BOUND_INTERVAL) {
+        return true;
+    }
+    uint64_t million_tokens = settings->capacity * 1000000;
+    settings->period_us = million_tokens / settings->rate_per_s;
+    if (million_tokens % settings->rate_per_s != 0 || settings->period_us < PERIOD_LEAST_US) {
+        snprintf(why, why_size,
+                 "--burst and --rate make periods of %.3f us: a %s wants whole "
+                 "microseconds, and %d at least",
+                 (double)million_tokens / (double)settings->rate_per_s, settings->algorithm->title,
+                 PERIOD_LEAST_US);
+        return false;
+    }
+    return true;
 }
 
 bool settings_parse(struct settings *settings, int argc, char **argv, char *why, size_t why_size)
@@ -174,5 +220,6 @@ bool settings_parse(struct settings *settings, int argc, char **argv, char *why,
     }
     snprintf(settings->key_prefix, sizeof settings->key_prefix, "weir-demo-%lld-%d",
              (long long)time(NULL), (int)getpid());
-    return parse_budget(&complaint, budget, settings->capacity, &settings->budget);
+    return set_period(settings, why, why_size) &&
+           parse_budget(&complaint, budget, settings->capacity, &settings->budget);
 }

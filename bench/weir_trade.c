@@ -69,7 +69,6 @@ static struct weir_limit *define_limit(struct weir *weir, struct weir_limit_opti
 {
     struct weir_error error;
     struct weir_limit *limit = NULL;
-    options->rate_period_us = 1000000;
     options->version = 1; /* the same in all processes, whatever second each starts in */
     options->outage = WEIR_OUTAGE_CLOSED;
     if (weir_limit_define(weir, &limit, options, &error) != WEIR_OK) {
@@ -85,9 +84,16 @@ static bool open_hot(struct weir_state *state, const struct settings *settings,
     struct weir_limit_options options;
     weir_limit_options_init(&options, sizeof options);
     options.name = "hot";
-    options.rate_tokens = settings->rate_per_s;
-    options.capacity_tokens = settings->capacity;
+    options.algorithm = settings->algorithm->id;
     options.budget_tokens = settings->budget;
+    if (settings->period_us > 0) {
+        options.rate_tokens = settings->capacity;
+        options.rate_period_us = settings->period_us;
+    } else {
+        options.rate_tokens = settings->rate_per_s;
+        options.rate_period_us = 1000000;
+        options.capacity_tokens = settings->capacity;
+    }
     struct weir_limit *limit = define_limit(state->weir, &options, report);
     if (limit == NULL) {
         return false;
@@ -106,6 +112,7 @@ static bool open_users(struct weir_state *state, const struct settings *settings
     weir_limit_options_init(&options, sizeof options);
     options.name = "user";
     options.rate_tokens = USER_RATE_PER_S;
+    options.rate_period_us = 1000000;
     state->users = define_limit(state->users_weir, &options, report);
     state->users_per_ns = (double)USERS_OFFERED_PER_S / (double)NS_PER_S / settings->processes;
     return state->users != NULL;

@@ -130,7 +130,9 @@ struct weir_options {
 
     weir_log_fn log; /* default: none; the library never writes to stdout or stderr */
     void *log_arg;
-    /* default: CLOCK_BOOTTIME.  For tests: leases follow it, timers do not */
+    /* default: CLOCK_BOOTTIME.  For tests: leases follow it, timers do not.  The in-process store
+     * takes its zero for 1970-01-01 UTC; with the default clock, what the wall clock said when the
+     * weir was opened */
     weir_clock_fn clock_ns;
     void *clock_arg;
 };
@@ -173,6 +175,26 @@ enum weir_outage_policy {
     WEIR_OUTAGE_CLOSED = 3, /* everything is WEIR_UNAVAILABLE: the promise holds */
 };
 
+/* How tokens are counted.  docs/algorithms.md says which to choose. */
+#define WEIR_ALGORITHMS(X)                                                                         \
+    X(1, WEIR_TOKEN_BUCKET, "token-bucket")                                                        \
+    X(2, WEIR_LEAKY_BUCKET, "leaky")                                                               \
+    X(3, WEIR_FIXED_WINDOW, "fixed-window")                                                        \
+    X(4, WEIR_SLIDING_LOG, "sliding-log")                                                          \
+    X(5, WEIR_SLIDING_COUNTER, "sliding-counter")
+
+enum weir_algorithm {
+#define WEIR_ALGORITHM_ENUM(number, name, text) name = number,
+    WEIR_ALGORITHMS(WEIR_ALGORITHM_ENUM)
+#undef WEIR_ALGORITHM_ENUM
+};
+
+/* "token-bucket"; "unknown" for a number that is no algorithm.  Thread: any.  Owns: a constant. */
+WEIR_API const char *weir_algorithm_name(int algorithm);
+
+/* Windows of a fixed window: as long as the rate's period, aligned to 1970-01-01 UTC; or months. */
+enum weir_calendar { WEIR_CALENDAR_NONE = 0, WEIR_CALENDAR_MONTH = 1 };
+
 struct weir_limit_options {
     size_t size; /* set by weir_limit_options_init */
 
@@ -180,11 +202,14 @@ struct weir_limit_options {
     const char *name;
 
     /* The rate: `rate_tokens` per `rate_period_us`.  Each 1..10^12; together at most 10^9 tokens a
-     * second.  Kept as an exact fraction. */
+     * second.  Kept as an exact fraction.  For the window algorithms: so many in each window, which
+     * is so long; rate_tokens is then at most 10^9.  A window of a day is a day of UTC. */
     uint64_t rate_tokens;
     uint64_t rate_period_us;
 
-    uint64_t capacity_tokens; /* C, 1..10^9: the burst.  Default max(1, tokens per second) */
+    /* C, 1..10^9: the burst.  Default: of a token bucket max(1, tokens per second), of a leaky
+     * bucket 1.  The window algorithms have rate_tokens, and no other. */
+    uint64_t capacity_tokens;
 
     /* E, the budget: tokens leased and not yet spent, over all processes.  0..C.  In tokens, or
      * else in percent of C (0..100).  Default 5 %, at least 1.  0 makes every decision exact: one
@@ -193,8 +218,11 @@ struct weir_limit_options {
     uint64_t budget_tokens;
     double budget_percent;
 
-    uint64_t initial_tokens; /* what a key starts with, 0..C.  Default C */
-    uint64_t max_wait_ms;    /* 0..60000, default 1000: how far ahead a large cost may reserve */
+    uint64_t initial_tokens; /* what a key starts with, 0..C.  In tokens, or */
+    double initial_percent;  /* else in percent of C, 0..100.  Default 100 */
+    /* 0..60000, default 1000: how far ahead a large cost may reserve.  Window algorithms cannot,
+     * and a queue reserves as far as it is long: with them it is left alone. */
+    uint64_t max_wait_ms;
     uint64_t window_ms;      /* W, 10..60000.  Default from rate, budget and ask_timeout_ms */
 
     /* Which definition is in force when processes disagree: the highest.  1..2^52.  Default: the
@@ -205,10 +233,75 @@ struct weir_limit_options {
     /* WEIR_OUTAGE_LOCAL: this process's part, 0.0001..100.  Default: 1/N of the processes last seen
      * on the key, and 10 before any was. */
     double outage_share_percent;
+
+    enum weir_algorithm algorithm; /* default WEIR_TOKEN_BUCKET */
+
+    /* WEIR_LEAKY_BUCKET: so many may wait for their turn, 1..10^9; admissions then leave one by
+     * one, evenly spaced at the rate, and capacity_tokens is left alone.  The last in the queue may
+     * wait at most an hour.  Default 0: nobody waits; what the bucket cannot hold is refused. */
+    uint64_t queue_tokens;
+
+    /* WEIR_FIXED_WINDOW: WEIR_CALENDAR_MONTH makes each window a month of UTC, and rate_period_us
+     * is left at 0. */
+    enum weir_calendar calendar;
+
+    /* A key that is new in the store, which may have lost it, starts as if it had been used at its
+     * rate all along, instead of with initial_tokens: its first window gives what the shares of
+     * WEIR_OUTAGE_LOCAL together would.  Not with another outage policy, and not with queue_tokens.
+     * Default false. */
+    bool learn;
+
+    /* A cap of this process alone on each key, exact, asked before the bucket; no store is needed
+     * for it.  `cap_tokens` (0: no cap; 1..10^9) per `cap_period_us` (1..10^12).  What was not used
+     * is kept for up to cap_burst_ms (0..3600000, default 1000) and may then be taken at once; a
+     * new key has nothing kept.  With cap_warmup_ms (0..3600000, default 0) the cap warms up
+     * instead: at first, and after a pause, it starts at a third of its rate and comes to it over
+     * that time.
+     *
+     * Whoever finds the cap free gets the whole cost, also more than is kept, and who comes next
+     * waits for it: over every interval of length t at most rate * (burst + t) plus the last cost
+     * (warmup: rate * t plus the last cost).  The cap itself makes nobody wait: weir_acquire too is
+     * refused at once, WEIR_OVER_CAP, and told when the cap is free.  What the bucket then refuses,
+     * at once or after a wait, costs the cap nothing; weir_refund gives back to it too. */
+    uint64_t cap_tokens;
+    uint64_t cap_period_us;
+    uint64_t cap_burst_ms;
+    uint64_t cap_warmup_ms;
 };
 
 /* Fills *options with the defaults; name and rate have none.  Thread: any. */
 WEIR_API void weir_limit_options_init(struct weir_limit_options *options, size_t size);
+
+/* Reads a limit from text into *options, which weir_limit_options_init has filled; the name is left
+ * alone, and what the text does not speak of keeps its value.  Whether the fields go together is
+ * for weir_limit_define to say.
+ *
+ *     RATE [WORD...]
+ *     RATE    "1000/s"  "10/min"  "5 per 10s"  "1000000/day"  "100/month"
+ *             a number, then "/" or "per", then a time: [number] us ms s min h day (month:
+ *             fixed-window)
+ *             Decimals are exact: "0.1/s" is 1 per 10 s.
+ *     WORD    token-bucket, leaky, fixed-window, sliding-log, sliding-counter
+ *             burst=TOKENS  queue=TOKENS  budget=TOKENS|PERCENT%  initial=TOKENS|PERCENT%|learn
+ *             window=TIME  wait=TIME  outage=local|open|closed  share=PERCENT%  version=NUMBER
+ *             cap=RATE  cap-burst=TIME  cap-warmup=TIME           (RATE and TIME without blanks)
+ *             Each at most once, and one algorithm.
+ *
+ *     "10/min burst=20"    "5 per 10s fixed-window"    "100/s leaky queue=50"
+ *     "1000000/day sliding-counter budget=2%"
+ *
+ * Thread: any.  Owns: nothing is kept of text.
+ * Returns WEIR_OK, or WEIR_EINVAL: *error then says at which character and what was expected, and
+ * *options is as before. */
+WEIR_API int weir_limit_parse(struct weir_limit_options *options, const char *text,
+                              struct weir_error *error);
+
+/* Writes a limit as weir_limit_parse reads it, in one form: what has its default is left out, times
+ * are in the largest unit that holds them.  weir_limit_parse reads the same options from it, but
+ * for the name.  Cuts it to `size` bytes, which include the zero (size 0: out may be NULL).
+ * Thread: any.  Returns the length of the whole text without the zero; 0 for options that
+ * weir_limit_define would refuse. */
+WEIR_API size_t weir_limit_format(char *out, size_t size, const struct weir_limit_options *options);
 
 /* Defines a limit.  It lives as long as the weir.
  * Thread: any.  Owns: options are copied; *out belongs to the weir.
@@ -218,7 +311,8 @@ WEIR_API int weir_limit_define(struct weir *weir, struct weir_limit **out,
                                const struct weir_limit_options *options, struct weir_error *error);
 
 /* Changes a limit while it runs.  The name stays.  Tokens accrued until now count at the old rate;
- * what is above a lowered capacity is lost; nothing is granted afresh.  On failure nothing changes.
+ * what is above a lowered capacity is lost; nothing is granted afresh: what a window had used stays
+ * used, and under another algorithm there is what was there.  On failure nothing changes.
  * Thread: any.  Returns as weir_limit_define, but for WEIR_EEXIST. */
 WEIR_API int weir_limit_update(struct weir_limit *limit, const struct weir_limit_options *options,
                                struct weir_error *error);
@@ -254,7 +348,8 @@ enum weir_verdict {
     X(4, WEIR_STORE_DOWN, "the store cannot be asked; the outage policy decided")                  \
     X(5, WEIR_DEADLINE, "no answer from the store before the deadline")                            \
     X(6, WEIR_BUSY, "too many callers are waiting")                                                \
-    X(7, WEIR_CLOSED, "the weir was closed")
+    X(7, WEIR_CLOSED, "the weir was closed")                                                       \
+    X(8, WEIR_OVER_CAP, "over the cap of this process")
 
 enum weir_reason {
 #define WEIR_REASON_ENUM(number, name, text) name = number,
@@ -290,12 +385,12 @@ struct weir_result {
 
 /* Takes now or not at all; never waits, never blocks.
  * Thread: any.
- * Returns WEIR_ALLOWED; WEIR_DENIED (OVER_LIMIT; STORE_DOWN by the local policy; COLD where nothing
- * is leased here yet: the lease is asked for, and the next call may find it); WEIR_UNAVAILABLE;
- * WEIR_ECLOSED.
+ * Returns WEIR_ALLOWED; WEIR_DENIED (OVER_LIMIT; OVER_CAP; STORE_DOWN by the local policy; COLD
+ * where nothing is leased here yet: the lease is asked for, and the next call may find it);
+ * WEIR_UNAVAILABLE; WEIR_ECLOSED.
  * Cost, with result NULL: allowed, one atomic take, no clock, no lock, no allocation, no system
  * call; denied, two loads and a count of this thread's own.  The in-process store reads a clock and
- * takes a short lock where credit is out. */
+ * takes a short lock where credit is out, and a cap does so always. */
 WEIR_API int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost,
                               struct weir_result *result);
 
@@ -333,6 +428,63 @@ WEIR_API int weir_acquire_wait_key(struct weir_limit *limit, const void *key, si
  * admitted here through this bucket.
  * Thread: any.  Returns WEIR_OK; WEIR_EINVAL (more than was admitted); WEIR_ECLOSED. */
 WEIR_API int weir_refund(struct weir_bucket *bucket, uint64_t tokens);
+
+/* Forgets what was used of a bucket: it starts anew, with initial_tokens.  What is leased out stays
+ * counted.  The store is told with the next ask, which this causes; a store that is down at that
+ * moment is not told later.  Adds C to the promise, each time.
+ * Thread: any.  Returns WEIR_OK, WEIR_ECLOSED. */
+WEIR_API int weir_reset(struct weir_bucket *bucket);
+
+/* ---- Several limits at once ------------------------------------------------------------------ */
+
+/* One of several: `cost` tokens of `bucket`. */
+struct weir_claim {
+    struct weir_bucket *bucket;
+    uint64_t cost;
+};
+
+#define WEIR_CLAIMS_MOST 16
+
+/*
+ * All of `count` claims (1..WEIR_CLAIMS_MOST) or none of them: what was taken of some is given
+ * back, as by weir_refund, when one refuses.  What an outage policy let through was not taken, and
+ * is not given back; what came from a period that is over by then, or was a turn in a leaky
+ * bucket's queue, is lost.  Claims of one bucket are added up, and count as the first of them.  All
+ * buckets are of one weir.
+ *
+ * *refused (or NULL) is the index of the claim that refused, `count` when all were allowed.
+ * *result (or NULL) is then of that claim, with the longest retry_after_us of all that are known to
+ * refuse now; when all were allowed, it is of the one with the fewest tokens left.  Both are filled
+ * when a verdict is returned.  Each claim that refuses is counted by weir_stats_read.
+ */
+
+/* Takes now or not at all; in the order given.  The claims after one that refuses are looked at:
+ * where nothing is leased yet, the lease is asked for.
+ * Thread: any.  Owns: nothing is kept.
+ * Returns what weir_try_acquire returns, for all together; WEIR_EINVAL (count, a bucket that is
+ * NULL or of another weir). */
+WEIR_API int weir_try_acquire_all(const struct weir_claim *claims, size_t count,
+                                  struct weir_result *result, size_t *refused);
+
+/* As weir_acquire_fn; `refused` as above. */
+typedef void (*weir_acquire_all_fn)(void *arg, const struct weir_result *result, size_t refused);
+
+/* Takes now if it can; else waits, up to `timeout_us` for all together.  All calls take in one
+ * order of the buckets, whatever the order given, so that no two wait for each other.  Who waits
+ * for one claim holds nothing of the others, or only for a while: at first ask_timeout_ms a claim,
+ * and twice as long each time that it had to give back.  So a caller whose own limit is used up
+ * does not keep tokens of a common one from others.  A cap never waits, and refuses for all.
+ * timeout_us 0 means as in weir_acquire, for each claim.
+ * Thread: any.  Owns: claims are copied, and hold their buckets; arg is the caller's.
+ * Returns as weir_acquire and weir_try_acquire_all; WEIR_PENDING: then fn comes, once. */
+WEIR_API int weir_acquire_all(const struct weir_claim *claims, size_t count, uint64_t timeout_us,
+                              weir_acquire_all_fn fn, void *arg, struct weir_result *result,
+                              size_t *refused);
+
+/* weir_acquire_all that blocks its thread.  Thread: any but the loop's (WEIR_ETHREAD). */
+WEIR_API int weir_acquire_all_wait(const struct weir_claim *claims, size_t count,
+                                   uint64_t timeout_us, struct weir_result *result,
+                                   size_t *refused);
 
 /* What weir_try_acquire(bucket, 1) would answer now, from what is known here, without taking or
  * asking.  remaining_tokens counts the store's tokens as of its last answer, grown at the limit's

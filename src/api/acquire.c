@@ -5,6 +5,7 @@
  *
  * Path of a token: it begins here, and ends here.
  *
+ *     a cap             try_capped(): it is asked first (api/capped), then the same as without
  *     credit there      weir__bucket_take, one atomic exchange, done
  *     refused crowd     the gate says over the limit, somebody has said so to the loop already: one
  *                       more load, done
@@ -16,6 +17,7 @@
 
 #include "api/answer.h"
 #include "api/buckets.h"
+#include "api/capped.h"
 #include "api/inprocess.h"
 #include "base/num.h"
 #include "core/rule.h"
@@ -109,7 +111,7 @@ static __attribute__((noinline)) int tell_allowed(struct weir_bucket *bucket,
     return weir__answer(bucket, result, WEIR_ALLOWED, WEIR_WITHIN_LIMIT, 0);
 }
 
-int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
+static inline int try_bucket(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
 {
     if ((int64_t)cost > 0 && weir__bucket_take(&bucket->core, (int64_t)cost)) {
         return result == NULL ? WEIR_ALLOWED : tell_allowed(bucket, result);
@@ -122,6 +124,31 @@ int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost, struct weir_resu
         return WEIR_DENIED;
     }
     return slow(bucket, cost, result);
+}
+
+int weir__try_uncapped(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
+{
+    return try_bucket(bucket, cost, result);
+}
+
+static __attribute__((noinline)) int try_capped(struct weir_bucket *bucket, uint64_t cost,
+                                                struct weir_result *result)
+{
+    struct weir__cap_taken taken;
+    int verdict = weir__capped_ask(bucket, cost, &taken, result);
+    if (verdict == WEIR_ALLOWED) {
+        verdict = weir__try_uncapped(bucket, cost, result);
+        if (verdict != WEIR_ALLOWED) {
+            weir__capped_undo(bucket, &taken);
+        }
+    }
+    return verdict;
+}
+
+int weir_try_acquire(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
+{
+    return weir__capped(bucket) ? try_capped(bucket, cost, result)
+                                : try_bucket(bucket, cost, result);
 }
 
 int weir_try_acquire_key(struct weir_limit *limit, const void *key, size_t key_len, uint64_t cost,
@@ -137,18 +164,9 @@ int weir_try_acquire_key(struct weir_limit *limit, const void *key, size_t key_l
     return code;
 }
 
-int weir_refund(struct weir_bucket *bucket, uint64_t tokens)
+static int refund_remote(struct weir_bucket *bucket, uint64_t tokens)
 {
     struct weir *weir = bucket->limit->weir;
-    if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) != 0) {
-        return WEIR_ECLOSED;
-    }
-    if (tokens > INT64_MAX / 2) {
-        return WEIR_EINVAL;
-    }
-    if (!weir->remote) {
-        return weir__inprocess_refund(bucket, (int64_t)tokens) ? WEIR_OK : WEIR_EINVAL;
-    }
     int code = WEIR_ECLOSED;
     uv_mutex_lock(&weir->driver.lock);
     /* Once more: the engine ends under this lock, after all gates are closed, and then takes
@@ -157,6 +175,47 @@ int weir_refund(struct weir_bucket *bucket, uint64_t tokens)
         bool admitted = weir__engine_refund(&weir->driver.engine, &bucket->core, (int64_t)tokens,
                                             weir__now_us(weir));
         code = admitted ? WEIR_OK : WEIR_EINVAL;
+    }
+    uv_mutex_unlock(&weir->driver.lock);
+    weir__driver_ring(&weir->driver);
+    return code;
+}
+
+int weir_refund(struct weir_bucket *bucket, uint64_t tokens)
+{
+    if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) != 0) {
+        return WEIR_ECLOSED;
+    }
+    if (tokens > INT64_MAX / 2) {
+        return WEIR_EINVAL;
+    }
+    int code;
+    if (bucket->limit->weir->remote) {
+        code = refund_remote(bucket, tokens);
+    } else {
+        code = weir__inprocess_refund(bucket, (int64_t)tokens) ? WEIR_OK : WEIR_EINVAL;
+    }
+    if (code == WEIR_OK && weir__capped(bucket)) {
+        weir__capped_refund(bucket, tokens);
+    }
+    return code;
+}
+
+int weir_reset(struct weir_bucket *bucket)
+{
+    struct weir *weir = bucket->limit->weir;
+    if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) != 0) {
+        return WEIR_ECLOSED;
+    }
+    if (!weir->remote) {
+        weir__inprocess_reset(bucket);
+        return WEIR_OK;
+    }
+    int code = WEIR_ECLOSED;
+    uv_mutex_lock(&weir->driver.lock);
+    if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) == 0) {
+        weir__engine_reset(&weir->driver.engine, &bucket->core, weir__now_us(weir));
+        code = WEIR_OK;
     }
     uv_mutex_unlock(&weir->driver.lock);
     weir__driver_ring(&weir->driver);
@@ -172,7 +231,12 @@ static int64_t grown(struct weir_bucket *bucket, int64_t now_us)
     }
     const struct weir__rule *rule = &core->limit->rule;
     int64_t since_us = weir__max(now_us - core->known_us, 0);
-    int64_t tokens = weir__add_sat(core->remaining, weir__rule_tokens(rule, since_us));
+    int64_t tokens = core->remaining;
+    if (!weir__rule_has_periods(rule)) {
+        tokens = weir__add_sat(tokens, weir__rule_tokens(rule, since_us));
+    } else if (now_us >= core->reset_at_us) {
+        tokens = rule->capacity;
+    }
     tokens = weir__add_sat(tokens, weir__load_relaxed(&core->credit));
     return weir__min(tokens, rule->capacity);
 }
@@ -208,11 +272,14 @@ int weir_peek(struct weir_bucket *bucket, struct weir_result *result)
     }
     if (!weir->remote) {
         (void)try_inprocess(bucket, 0, result);
-        return WEIR_OK;
+    } else {
+        peek_remote(bucket, result);
+        uv_mutex_lock(&weir->driver.lock);
+        result->remaining_tokens = grown(bucket, weir__now_us(weir));
+        uv_mutex_unlock(&weir->driver.lock);
     }
-    peek_remote(bucket, result);
-    uv_mutex_lock(&weir->driver.lock);
-    result->remaining_tokens = grown(bucket, weir__now_us(weir));
-    uv_mutex_unlock(&weir->driver.lock);
+    if (weir__capped(bucket)) {
+        weir__capped_look(bucket, result);
+    }
     return WEIR_OK;
 }

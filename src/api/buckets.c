@@ -7,14 +7,16 @@
  * it, `{prefix}:{limit}:{key}`, whose tail is the user's key.
  *
  * Forgetting.  When max_keys buckets are held, one that nobody owns, for which the engine holds
- * nothing (no lease, no ask, no waiter), and, in process, that is full, leaves for a new one.
- * Nothing is lost by that: its state is in the store, or the same as a new one's.
+ * nothing (no lease, no ask, no waiter), whose cap would let a caller through, and, in process,
+ * that is full, leaves for a new one.  Nothing is lost by that: its state is in the store, or the
+ * same as a new one's, and a new cap has nothing stored, or is cold.
  */
 
 #include "api/buckets.h"
 
 #include <string.h>
 
+#include "api/capped.h"
 #include "api/inprocess.h"
 #include "base/mem.h"
 
@@ -30,8 +32,11 @@ static bool may_evict(void *arg, struct weir__entry *entry)
     uv_mutex_lock(&weir->driver.lock);
     bool held = weir__engine_holds(&weir->driver.engine, &bucket->core);
     uv_mutex_unlock(&weir->driver.lock);
-    if (held || weir->remote) {
-        return !held;
+    if (held || (weir__capped(bucket) && weir__capped_owes(bucket))) {
+        return false;
+    }
+    if (weir->remote) {
+        return true;
     }
     bool full = weir__inprocess_full(bucket);
     if (full) {
@@ -40,10 +45,16 @@ static bool may_evict(void *arg, struct weir__entry *entry)
     return full;
 }
 
+static void release(struct weir_bucket *bucket)
+{
+    weir__mem_free(bucket->global.log.entries);
+    weir__mem_free(bucket);
+}
+
 static void destroy(void *arg, struct weir__entry *entry)
 {
     (void)arg;
-    weir__mem_free(of_entry(entry));
+    release(of_entry(entry));
 }
 
 struct weir__table *weir__buckets_table(struct weir *weir, const uint64_t seed[2], uint64_t most)
@@ -74,6 +85,39 @@ static void drain(void *arg, struct weir__entry *entry)
 
 void weir__buckets_drain(struct weir *weir) { weir__table_visit(weir->table, drain, NULL); }
 
+/* The gate's bit follows the limit. */
+static void follow_cap(void *arg, struct weir__entry *entry)
+{
+    struct weir_bucket *bucket = of_entry(entry);
+    if (bucket->limit != arg) {
+        return;
+    }
+    if (weir__load_relaxed(&bucket->limit->capped)) {
+        (void)weir__or_acq_rel(&bucket->core.gate, WEIR__GATE_CAPPED);
+    } else {
+        (void)weir__and_acq_rel(&bucket->core.gate, ~WEIR__GATE_CAPPED);
+    }
+}
+
+void weir__buckets_cap(struct weir_limit *limit)
+{
+    weir__table_visit(limit->weir->table, follow_cap, limit);
+}
+
+uv_mutex_t *weir__stripe_of(const struct weir_bucket *bucket)
+{
+    size_t line = (size_t)(uintptr_t)bucket / WEIR__CACHE_LINE;
+    return &bucket->limit->weir->stripes[(line ^ line / WEIR__STRIPES) % WEIR__STRIPES];
+}
+
+/* Never clears the bit, since the visit of a later change may have set it already. */
+static void begin_capped(struct weir_bucket *bucket)
+{
+    if (weir__load_relaxed(&bucket->limit->capped)) {
+        (void)weir__or_acq_rel(&bucket->core.gate, WEIR__GATE_CAPPED);
+    }
+}
+
 static struct weir_bucket *make(struct weir_limit *limit, const void *key, size_t key_len)
 {
     struct weir *weir = limit->weir;
@@ -100,6 +144,8 @@ static struct weir_bucket *make(struct weir_limit *limit, const void *key, size_
     bucket->entry.key = at;
     bucket->entry.key_len = (uint32_t)key_len;
     weir__bucket_init(&bucket->core, &weir->driver.engine, &limit->core, bucket->bytes, store_len);
+    weir__cap_init(&bucket->cap);
+    begin_capped(bucket);
     return bucket;
 }
 
@@ -131,6 +177,7 @@ int weir_bucket_get(struct weir_limit *limit, const void *key, size_t key_len,
         return put == WEIR__PUT_FULL ? WEIR_EFULL : WEIR_ENOMEM;
     }
     *out = of_entry(entry);
+    begin_capped(*out); /* the cap may have come after `make` looked */
     if (weir__load_acquire(&weir->closing)) {
         shut(NULL, entry); /* it may have come after the shutting */
     }
@@ -151,7 +198,7 @@ void weir_bucket_unref(struct weir_bucket *bucket)
     /* Read before: once it is given up, another owner may free it. */
     struct weir *weir = bucket->limit->weir;
     if (weir__table_unref(&bucket->entry)) {
-        weir__mem_free(bucket);
+        release(bucket);
         weir__handle_gone(weir);
     }
 }

@@ -15,6 +15,9 @@ void weir__buckets_shut(struct weir *weir);
 /* The loop has ended: whatever credit is left is void, so that a handle gives nothing any more. */
 void weir__buckets_drain(struct weir *weir);
 
+/* The limit's cap was added or taken away: its buckets' callers ask it from here on, or not. */
+void weir__buckets_cap(struct weir_limit *limit);
+
 /* An orphan was given up, or the weir was closed: frees the weir when it was the last.  (In
  * api/open.) */
 void weir__handle_gone(struct weir *weir);

@@ -22,6 +22,9 @@ void weir__inprocess_ask(void *arg, struct weir__bucket *bucket, const struct we
 /* Returns false if more than was admitted. */
 bool weir__inprocess_refund(struct weir_bucket *bucket, int64_t tokens);
 
+/* The bucket starts anew. */
+void weir__inprocess_reset(struct weir_bucket *bucket);
+
 /* The limit has changed: what accrued until now counts at the old rate, all that follows at the new
  * one. */
 void weir__inprocess_adopt(struct weir_bucket *bucket);

@@ -2,8 +2,13 @@
 #ifndef WEIR_API_LIMITS_H
 #define WEIR_API_LIMITS_H
 
+#include <float.h>
+
 #include "core/limit.h"
 #include "weir/weir.h"
+
+/* A percent that nobody wrote: what nobody writes by hand. */
+#define WEIR__UNSET_PERCENT (-DBL_MAX)
 
 /* Checks the options of a limit and works out its rule; *ours becomes a full copy of them.  Every
  * refusal names the field and the value. */

@@ -6,8 +6,8 @@
 
 #include "api/table.h"
 #include "api/tally.h"
-#include "core/algorithms/token_bucket.h"
 #include "core/bucket.h"
+#include "core/global.h"
 #include "io/driver.h"
 #include "weir/weir.h"
 
@@ -47,6 +47,8 @@ struct weir {
     void *log_arg;
     weir_clock_fn clock_ns;
     void *clock_arg;
+    /* the clock's zero on the wall clock, as of opening; 0 for a clock of the user's */
+    int64_t epoch_us;
 
     uint32_t waiters; /* atomic: joined and not answered */
     uint32_t closing; /* atomic */
@@ -61,6 +63,7 @@ struct weir_limit {
     struct weir_limit *next;
     int64_t capacity; /* atomic: core.rule.capacity, for callers */
     uint32_t outage;  /* atomic: core.outage, for callers */
+    uint32_t capped;  /* atomic: core.cap.tokens > 0, for who makes buckets */
     char name[WEIR__NAME_MAX + 1];
 };
 
@@ -69,9 +72,10 @@ struct weir_bucket {
     struct weir__entry entry;
     struct weir_limit *limit;
     struct weir__tallies *tallies; /* the weir's */
+    struct weir__cap cap;          /* under the bucket's stripe */
 
     /* in-process store; under the bucket's stripe */
-    struct weir__token_bucket global;
+    struct weir__global global;
     int64_t leased; /* tokens that became credit, net of those that went back */
     int64_t exact;  /* tokens admitted without becoming credit */
     int64_t refunded;
@@ -80,5 +84,8 @@ struct weir_bucket {
 };
 
 int64_t weir__now_us(const struct weir *weir);
+
+/* The lock of what this process keeps of a bucket in place of a store.  (In api/buckets.) */
+uv_mutex_t *weir__stripe_of(const struct weir_bucket *bucket);
 
 #endif

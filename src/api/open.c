@@ -55,6 +55,14 @@ static uint64_t boot_clock_ns(void *arg)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static int64_t boot_epoch_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 -
+           (int64_t)(boot_clock_ns(NULL) / 1000);
+}
+
 int64_t weir__now_us(const struct weir *weir)
 {
     return (int64_t)(weir->clock_ns(weir->clock_arg) / 1000);
@@ -224,6 +232,7 @@ static void fill(struct weir *weir, const struct weir_options *o)
     weir->log = o->log;
     weir->log_arg = o->log_arg;
     weir->clock_ns = o->clock_ns != NULL ? o->clock_ns : boot_clock_ns;
+    weir->epoch_us = o->clock_ns != NULL ? 0 : boot_epoch_us();
     weir->clock_arg = o->clock_arg;
     weir->handles = 1;
     weir->thread = uv_thread_self(); /* of a borrowed loop */

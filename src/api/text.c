@@ -38,6 +38,17 @@ const char *weir_code_meaning(int code) { return text_of(code).meaning; }
 
 const char *weir_code_advice(int code) { return text_of(code).advice; }
 
+const char *weir_algorithm_name(int algorithm)
+{
+    switch (algorithm) {
+#define ALGORITHM_CASE(number, symbol, text)                                                       \
+    case number: return text;
+        WEIR_ALGORITHMS(ALGORITHM_CASE)
+#undef ALGORITHM_CASE
+    default: return "unknown";
+    }
+}
+
 const char *weir_reason_text(int reason)
 {
     switch (reason) {

@@ -29,6 +29,7 @@
 #define WEIR__GATE_TOUCHED 8u /* pushed to the loop and not yet taken from there */
 #define WEIR__GATE_QUEUED 16u /* callers wait in line: who may wait joins them */
 #define WEIR__GATE_CLOSED 32u /* the weir was closed */
+#define WEIR__GATE_CAPPED 64u /* the limit may have a cap, which is asked first */
 
 #define WEIR__HINT_UNKNOWN INT64_MIN
 
@@ -38,6 +39,31 @@ struct weir__flight {
     int64_t sent_us;
     struct weir__ask ask;
 };
+
+/* The period of a window algorithm that was in force when the store last answered: a token can go
+ * back only into the period that it came from. */
+struct weir__period {
+    int64_t start_us; /* store time; WEIR__NO_WINDOW: the algorithm has no periods */
+    int64_t admitted; /* tokens taken here in it and not refunded */
+};
+
+static inline void weir__period_heard(struct weir__period *period, const struct weir__grant *grant)
+{
+    if (grant->start_us != period->start_us) {
+        *period = (struct weir__period){.start_us = grant->start_us};
+    }
+}
+
+/* How many of `tokens`, which were admitted and not used, may go back to the store. */
+static inline int64_t weir__period_refund(struct weir__period *period, int64_t tokens)
+{
+    if (period->start_us == WEIR__NO_WINDOW) {
+        return tokens;
+    }
+    int64_t part = tokens < period->admitted ? tokens : period->admitted;
+    period->admitted -= part;
+    return part;
+}
 
 struct weir__bucket {
     _Alignas(WEIR__CACHE_LINE) int64_t credit; /* tokens to be had now, >= 0 */
@@ -77,9 +103,11 @@ struct weir__bucket {
     int64_t processes;        /* last heard, >= 1 */
     int64_t refund;           /* to travel with the next ask (R10) */
     int64_t admitted;         /* tokens taken here and not refunded */
-    bool missed;              /* somebody found too little, and nothing was granted since */
-    bool alone;               /* the next exact part is for one waiter only */
-    int64_t local_from_us;    /* local policy: tokens accrue from here; WEIR__HINT_UNKNOWN */
+    struct weir__period period;
+    bool reset;            /* the next ask lets the bucket start anew */
+    bool missed;           /* somebody found too little, and nothing was granted since */
+    bool alone;            /* the next exact part is for one waiter only */
+    int64_t local_from_us; /* local policy: tokens accrue from here; WEIR__HINT_UNKNOWN */
 };
 
 /*

@@ -61,6 +61,7 @@ void weir__bucket_init(struct weir__bucket *bucket, struct weir__engine *engine,
         .refused_until_us = WEIR__HINT_UNKNOWN,
         .heard = WEIR__NO_WINDOW,
         .processes = 1,
+        .period = {.start_us = WEIR__NO_WINDOW},
         .local_from_us = WEIR__HINT_UNKNOWN,
     };
     weir__leases_init(&bucket->leases, &bucket->credit, &engine->ledger);
@@ -221,11 +222,24 @@ bool weir__engine_refund(struct weir__engine *engine, struct weir__bucket *bucke
         return false;
     }
     bucket->admitted -= tokens;
-    bucket->refund += tokens - weir__leases_refund(&bucket->leases, tokens, now_us);
+    int64_t again = weir__leases_refund(&bucket->leases, tokens, now_us);
+    bucket->period.admitted = weir__max(0, bucket->period.admitted - again);
+    int64_t travels = weir__period_refund(&bucket->period, tokens - again);
+    bucket->refund += travels;
+    if (travels > 0) {
+        weir__exchange_forget_paces(bucket); /* the store has more than it said */
+    }
     bucket->busy_us = weir__max(bucket->busy_us, now_us);
     engine->counts.refunded += (uint64_t)tokens;
     weir__engine_look(engine, bucket, now_us);
     return true;
+}
+
+void weir__engine_reset(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us)
+{
+    bucket->reset = true;
+    weir__exchange_forget_paces(bucket);
+    weir__engine_look(engine, bucket, now_us);
 }
 
 /* Each bucket that is watched or ready becomes due now, without the bits of its gate that are in

@@ -95,6 +95,9 @@ void weir__engine_wait(struct weir__engine *engine, struct weir__waiter *waiter,
 bool weir__engine_refund(struct weir__engine *engine, struct weir__bucket *bucket, int64_t tokens,
                          int64_t now_us);
 
+/* The bucket shall start anew in the store: the next ask says so. */
+void weir__engine_reset(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us);
+
 /* The next ask to send; false: none now. */
 bool weir__engine_next_command(struct weir__engine *engine, struct weir__command *command,
                                int64_t now_us);

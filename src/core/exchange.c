@@ -42,20 +42,24 @@ static struct weir__situation situation_of(const struct weir__engine *engine,
         .rtt = &engine->rtt,
         .demand_per_s = bucket->demand.per_s,
         .processes = bucket->processes,
-        .credit = weir__load_relaxed(&bucket->credit),
+        .credit = weir__load_relaxed(&bucket->credit) + weir__leases_coming(&bucket->leases),
     };
 }
 
-void weir__exchange_renew(struct weir__bucket *bucket)
+void weir__exchange_forget_paces(struct weir__bucket *bucket)
 {
-    if (bucket->paced_version == bucket->limit->rule.version) {
-        return;
-    }
-    bucket->paced_version = bucket->limit->rule.version;
     bucket->lease_after_us = bucket->exact_after_us = 0;
     bucket->refused_cost = INT64_MAX;
     bucket->refused_until_us = WEIR__HINT_UNKNOWN;
     (void)weir__and_acq_rel(&bucket->gate, ~WEIR__GATE_REFUSE);
+}
+
+void weir__exchange_renew(struct weir__bucket *bucket)
+{
+    if (bucket->paced_version != bucket->limit->rule.version) {
+        bucket->paced_version = bucket->limit->rule.version;
+        weir__exchange_forget_paces(bucket);
+    }
 }
 
 void weir__exchange_observe(struct weir__engine *engine, struct weir__bucket *bucket,
@@ -66,6 +70,11 @@ void weir__exchange_observe(struct weir__engine *engine, struct weir__bucket *bu
     int64_t spent = engine->config.leases ? weir__leases_look(&bucket->leases, now_us) : 0;
     int64_t offered = spent - bucket->served_credit + bucket->arrived;
     bucket->admitted += spent + bucket->served_exact;
+    if (engine->config.leases) { /* else the store here has counted them */
+        /* A log's leases may be older than its period: what they brought goes back here, or not. */
+        bool may_be_older = bucket->limit->rule.algorithm == WEIR__SLIDING_LOG;
+        bucket->period.admitted += bucket->served_exact + (may_be_older ? 0 : spent);
+    }
     bucket->served_exact = bucket->served_credit = bucket->arrived = 0;
 
     /* Acquire: pairs with the caller's or in weir__bucket_miss; what it saw, we see. */
@@ -105,10 +114,15 @@ static void plan_exact(const struct weir__bucket *bucket, const struct weir__rtt
     if (bucket->remaining != WEIR__HINT_UNKNOWN) {
         int64_t since_us = weir__max(now_us - bucket->known_us, 0);
         int64_t there = weir__min(bucket->remaining + 1, bucket->refused_cost - 1);
-        most = weir__min(most, weir__add_sat(there, weir__rule_tokens(rule, since_us)));
+        bool anew = weir__rule_has_periods(rule) && bucket->refused_until_us <= now_us &&
+                    bucket->refused_until_us != WEIR__HINT_UNKNOWN;
+        there = anew ? most : weir__add_sat(there, weir__rule_tokens(rule, since_us));
+        most = weir__min(most, there);
     }
 
     bool large = first_is_large(bucket);
+    bool slots = weir__rule_has_slots(rule);
+    int64_t ahead_us = slots ? weir__max(now_us, bucket->reset_at_us) : 0;
     int64_t until_us = INT64_MAX;
     for (const struct weir__waiter *w = weir__queue_first(bucket); w != NULL;
          w = weir__queue_after(bucket, w)) {
@@ -116,14 +130,19 @@ static void plan_exact(const struct weir__bucket *bucket, const struct weir__rtt
         if (plan->covers > 0 && (!fits || bucket->alone || (large && !plan->sizes.exact))) {
             break;
         }
+        /* In a queue each leaves when those before it have, here and in the store. */
+        int64_t behind_us = slots ? weir__rule_time_us(rule, plan->exact) : 0;
+        if (plan->covers > 0 && w->until_us - behind_us < ahead_us) {
+            break;
+        }
+        until_us = weir__min(until_us, w->until_us - behind_us);
         plan->exact += w->cost;
         plan->covers++;
-        until_us = weir__min(until_us, w->until_us);
     }
 
     /* R12: who can wait, and cannot be served by leases, reserves.  The wait is measured from the
      * reply on, and a little long, so less is asked for. */
-    if (plan->exact > 0 && (plan->sizes.exact || large)) {
+    if (plan->exact > 0 && (plan->sizes.exact || large || slots)) {
         int64_t left_us = until_us - now_us - weir__rtt_p99_us(rtt);
         int64_t wait_us = weir__min(weir__max(left_us, 0), rule->max_wait_us);
         plan->wait_us = wait_us - wait_us / 16;
@@ -161,12 +180,13 @@ void weir__exchange_plan(const struct weir__engine *engine, const struct weir__b
 
     bool something = situation.credit > 0 || bucket->refund > 0 ||
                      weir__leases_unsettled(&bucket->leases);
+    plan->reset = bucket->reset && !engine->closing;
     plan->give_back = engine->config.leases && (plan->idle || engine->closing) && something;
     /* Whoever is looked at may carry the probe, though it be a look at the store and nothing more:
      * else a policy that answers everyone at once would leave nobody to ask, and the outage would
      * never end. */
     bool probes = engine->outage.state == WEIR__STORE_PROBING && !engine->closing;
-    plan->any = plan->want > 0 || plan->covers > 0 || plan->give_back || probes;
+    plan->any = plan->want > 0 || plan->covers > 0 || plan->give_back || plan->reset || probes;
 }
 
 static void cover(struct weir__bucket *bucket, unsigned covers)
@@ -188,13 +208,16 @@ static void build_ask(struct weir__engine *engine, struct weir__bucket *bucket,
         .exact = plan->exact,
         .wait_us = plan->wait_us,
         .refund = bucket->refund,
+        .since = engine->config.leases ? bucket->period.start_us : WEIR__NO_WINDOW,
         .heard = bucket->heard,
+        .reset = plan->reset,
     };
     weir__leases_settle(&bucket->leases, back, ask->settle, now_us);
-    ask->held = weir__load_relaxed(&bucket->credit);
+    ask->held = weir__load_relaxed(&bucket->credit) + weir__leases_coming(&bucket->leases);
     ask->peek = ask->want == 0 && ask->exact == 0 && ask->refund == 0 && !unsettled &&
-                !plan->give_back;
+                !plan->give_back && !plan->reset;
     bucket->refund = 0;
+    bucket->reset = false;
     bucket->flight = (struct weir__flight){
         .serial = ++engine->serial, .sent_us = now_us, .ask = *ask};
     cover(bucket, plan->covers);
@@ -288,10 +311,15 @@ static void pace_waiters(struct weir__engine *engine, struct weir__bucket *bucke
     }
 }
 
-static void note(struct weir__bucket *bucket, const struct weir__ask *ask,
-                 const struct weir__grant *grant, int64_t now_us)
+static void note(const struct weir__engine *engine, struct weir__bucket *bucket,
+                 const struct weir__ask *ask, const struct weir__grant *grant, int64_t now_us)
 {
     bucket->heard = grant->window;
+    if (engine->config.leases) {
+        bool over = grant->start_us != bucket->period.start_us;
+        bucket->refund = over ? 0 : bucket->refund; /* of a period that is over */
+        weir__period_heard(&bucket->period, grant);
+    }
     bucket->processes = weir__max(grant->processes, 1);
     bucket->known_us = now_us;
     weir__store_relaxed(&bucket->remaining, grant->remaining);
@@ -321,6 +349,16 @@ static bool land(struct weir__engine *engine, struct weir__bucket *bucket, uint6
     return true;
 }
 
+static bool take_lease(struct weir__bucket *bucket, const struct weir__grant *grant,
+                       int64_t sent_us, int64_t now_us)
+{
+    struct weir__leases *leases = &bucket->leases;
+    if (grant->spread_us > 0) {
+        return weir__leases_add_slots(leases, grant, sent_us, now_us);
+    }
+    return weir__leases_add(leases, grant->window, grant->lease, sent_us, grant->life_us, now_us);
+}
+
 void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucket, uint64_t serial,
                          const struct weir__grant *grant, int64_t now_us)
 {
@@ -335,9 +373,8 @@ void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucke
     weir__outage_answered(&engine->outage);
 
     weir__exchange_observe(engine, bucket, now_us);
-    note(bucket, ask, grant, now_us);
-    if (grant->lease > 0 && weir__leases_add(&bucket->leases, grant->window, grant->lease,
-                                             flight.sent_us, grant->life_us, now_us)) {
+    note(engine, bucket, ask, grant, now_us);
+    if (grant->lease > 0 && take_lease(bucket, grant, flight.sent_us, now_us)) {
         weir__demand_granted(&bucket->demand, now_us);
         bucket->missed = false;
     }

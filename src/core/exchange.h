@@ -11,6 +11,7 @@ struct weir__plan {
     bool idle;      /* nobody took or wanted a token for a while */
     bool any;       /* there is something to ask or to say now */
     bool give_back; /* all credit goes back */
+    bool reset;     /* the bucket starts anew */
     int64_t want;   /* lease */
     int64_t exact;  /* for the first `covers` waiters */
     unsigned covers;
@@ -22,7 +23,10 @@ struct weir__plan {
 void weir__exchange_plan(const struct weir__engine *engine, const struct weir__bucket *bucket,
                          struct weir__plan *plan, int64_t now_us);
 
-/* Forgets paces and a refusal that were of another rule: a raised limit is in force at once. */
+/* Forgets paces and a refusal. */
+void weir__exchange_forget_paces(struct weir__bucket *bucket);
+
+/* The same if they were of another rule: a raised limit is in force at once. */
 void weir__exchange_renew(struct weir__bucket *bucket);
 
 /* Looks at the credit: what callers took, whether some found too little, how much is wanted. */

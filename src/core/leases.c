@@ -66,6 +66,24 @@ static void attribute(struct weir__leases *leases, int64_t spent, int64_t now_us
     book(leases, &change);
 }
 
+static int64_t slot_us(const struct weir__lease *lease, int64_t i)
+{
+    return lease->first_us + weir__mul_div(i, lease->spread_us, lease->slots);
+}
+
+/* When the next slot is due; INT64_MAX: none comes. */
+static int64_t next_slot_us(const struct weir__lease *lease)
+{
+    return lease->coming > 0 ? slot_us(lease, lease->slots - lease->coming) : INT64_MAX;
+}
+
+/* Credit dies with its lease, and a slot when the next one is due: the output would else not be
+ * even. */
+static bool is_void(const struct weir__lease *lease, int64_t now_us)
+{
+    return now_us >= lease->expires_us || now_us >= next_slot_us(lease);
+}
+
 /* How much of what is void now would be left if `spent` more were taken first, oldest first. */
 static int64_t void_after(const struct weir__leases *leases, int64_t spent, int64_t now_us)
 {
@@ -74,7 +92,7 @@ static int64_t void_after(const struct weir__leases *leases, int64_t spent, int6
         const struct weir__lease *lease = &leases->at[i];
         int64_t part = weir__min(spent, lease->left);
         spent -= part;
-        if (now_us >= lease->expires_us) {
+        if (is_void(lease, now_us)) {
             gone += lease->left - part;
         }
     }
@@ -88,11 +106,33 @@ static void forget(struct weir__leases *leases, int64_t now_us)
     for (unsigned i = 0; i < leases->count; i++) {
         const struct weir__lease *lease = &leases->at[i];
         bool unsettled = lease->spent > 0 && now_us < lease->over_us;
-        if (lease->left > 0 || unsettled) {
+        if (lease->left > 0 || lease->coming > 0 || unsettled) {
             leases->at[kept++] = *lease;
         }
     }
     leases->count = kept;
+}
+
+/* The slots that are due become credit. */
+static void open_slots(struct weir__leases *leases, struct weir__lease *lease, int64_t now_us)
+{
+    int64_t before = lease->coming;
+    if (before > 0 && now_us > lease->first_us) {
+        int64_t by_now = weir__mul_div(now_us - lease->first_us, lease->slots, lease->spread_us);
+        lease->coming = weir__clamp(lease->slots - by_now, 0, before);
+    }
+    while (lease->coming > 0 && now_us >= next_slot_us(lease)) { /* rounding leaves two at most */
+        lease->coming--;
+    }
+    int64_t due = before - lease->coming;
+    if (now_us >= lease->expires_us) {
+        lease->coming = due = 0;
+    }
+    if (due > 0) {
+        lease->left += due;
+        book(leases, &(struct weir__ledger){.granted = due});
+        (void)weir__add_relaxed(leases->credit, due);
+    }
 }
 
 int64_t weir__leases_look(struct weir__leases *leases, int64_t now_us)
@@ -110,9 +150,10 @@ int64_t weir__leases_look(struct weir__leases *leases, int64_t now_us)
     book(leases, &(struct weir__ledger){.expired = gone});
     for (unsigned i = 0; i < leases->count; i++) {
         struct weir__lease *lease = &leases->at[i];
-        if (now_us >= lease->expires_us) {
+        if (is_void(lease, now_us)) {
             lease->left = 0;
         }
+        open_slots(leases, lease, now_us);
     }
     forget(leases, now_us);
     return spent;
@@ -184,6 +225,36 @@ bool weir__leases_add(struct weir__leases *leases, int64_t window, int64_t token
     return true;
 }
 
+bool weir__leases_add_slots(struct weir__leases *leases, const struct weir__grant *grant,
+                            int64_t sent_us, int64_t now_us)
+{
+    WEIR__ASSERT(grant->lease > 0 && grant->spread_us > 0);
+    int64_t life_us = grant->life_us;
+    /* The script ran before now, so no slot is early. */
+    int64_t first_us = weir__add_sat(now_us, grant->first_us);
+    if (first_us >= weir__add_sat(sent_us, life_us)) {
+        return false;
+    }
+    if (leases->count == WEIR__LEASES_MAX) {
+        make_room(leases, now_us);
+    }
+    int64_t expires_us = weir__add_sat(sent_us, life_us);
+    int64_t slack_us = weir__mul_div(life_us, OVER_NUMERATOR, OVER_DENOMINATOR);
+    int64_t gap_us = grant->spread_us / grant->lease +
+                     1; /* the last slot lasts as long as others */
+    leases->at[leases->count++] = (struct weir__lease){
+        .window = grant->window,
+        .expires_us = weir__min(expires_us, weir__add_sat(first_us, grant->spread_us + gap_us)),
+        .over_us = weir__add_sat(expires_us, slack_us),
+        .slots = grant->lease,
+        .coming = grant->lease,
+        .first_us = first_us,
+        .spread_us = grant->spread_us,
+    };
+    (void)weir__leases_look(leases, now_us);
+    return true;
+}
+
 /* Takes up to `tokens` of credit from callers in one step; returns how many. */
 static int64_t withdraw(struct weir__leases *leases, int64_t tokens, int64_t now_us)
 {
@@ -224,6 +295,10 @@ void weir__leases_settle(struct weir__leases *leases, int64_t back_tokens,
         back -= backs[i];
     }
     WEIR__ASSERT(back == 0);
+    for (unsigned i = 0; i < leases->count && back_tokens == INT64_MAX; i++) {
+        backs[i] += leases->at[i].coming; /* slots nobody will use: the budget is free of them */
+        leases->at[i].coming = 0;
+    }
 
     for (unsigned i = leases->count; i-- > 0;) { /* the newest windows get the rows */
         struct weir__lease *lease = &leases->at[i];
@@ -237,6 +312,15 @@ void weir__leases_settle(struct weir__leases *leases, int64_t back_tokens,
         lease->spent = 0;
     }
     forget(leases, now_us);
+}
+
+int64_t weir__leases_coming(const struct weir__leases *leases)
+{
+    int64_t coming = 0;
+    for (unsigned i = 0; i < leases->count; i++) {
+        coming += leases->at[i].coming;
+    }
+    return coming;
 }
 
 bool weir__leases_unsettled(const struct weir__leases *leases)
@@ -254,8 +338,8 @@ int64_t weir__leases_refund(struct weir__leases *leases, int64_t tokens, int64_t
     int64_t again = 0;
     for (unsigned i = leases->count; i-- > 0 && again < tokens;) {
         struct weir__lease *lease = &leases->at[i];
-        if (now_us >= lease->expires_us) {
-            continue;
+        if (now_us >= lease->expires_us || lease->slots > 0) {
+            continue; /* dead; or a departure, whose time is over */
         }
         int64_t part = weir__min(tokens - again, lease->spent);
         lease->spent -= part;
@@ -272,7 +356,9 @@ int64_t weir__leases_next_us(const struct weir__leases *leases)
     int64_t next = INT64_MAX;
     for (unsigned i = 0; i < leases->count; i++) {
         const struct weir__lease *lease = &leases->at[i];
-        next = weir__min(next, lease->left > 0 ? lease->expires_us : lease->over_us);
+        bool lives = lease->left > 0 || lease->coming > 0;
+        next = weir__min(next, lives ? lease->expires_us : lease->over_us);
+        next = weir__min(next, next_slot_us(lease));
     }
     return next;
 }

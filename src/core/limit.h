@@ -3,6 +3,7 @@
 #define WEIR_CORE_LIMIT_H
 
 #include "core/ask.h"
+#include "core/cap.h"
 
 /* What to do for the buckets of a limit while the store cannot be asked.  Numbers as in
  * weir/weir.h. */
@@ -20,6 +21,7 @@ struct weir__limit {
     enum weir__outage_policy outage;
     /* 1..PPM; 0: 1/N of the processes last seen, or 10 % before any was */
     int64_t outage_share_ppm;
+    struct weir__cap_config cap;
 };
 
 #endif

@@ -13,6 +13,7 @@
  *     want          = max(demand * h + low, keep) - credit,  least = max(1, min(want / 8, E / 16))
  *                                                            L5
  *     pace, scarce  = max(retry_after, h, N m / r) * U(0.5, 1.5),  m = max(1, E / 4N)  L6
+ *                     with periods and a long wait: retry_after + h / 4 * U(0.5, 1.5)
  *     pace, budget  = h / 2 * U(0.5, 1.5)                                              L6
  *     exact         when max(demand * h, keep) < 1, or E < 3 r rtt                     L8
  */
@@ -124,6 +125,10 @@ int64_t weir__policy_pace_scarce_us(const struct weir__situation *situation, int
     double crowd_us = processes * portion * 1e6 / weir__rule_per_s(rule);
     double pace = fmax(fmax((double)retry_after_us, (double)horizon), crowd_us);
     double most = 3600e6; /* a wait nobody would notice to be longer, far from overflow */
+    if (weir__rule_has_periods(rule) && retry_after_us > weir__max(horizon, (int64_t)crowd_us)) {
+        /* Much comes at once, at a time that is known. */
+        return (int64_t)fmin((double)retry_after_us, most) + weir__jitter(horizon / 4, seed);
+    }
     return weir__jitter((int64_t)fmin(pace, most), seed);
 }
 

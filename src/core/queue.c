@@ -118,6 +118,13 @@ static struct span time_of(const struct weir__rule *rule, const struct weir__gra
     if (need == asked && grant->retry_after_us > 0) {
         return (struct span){grant->retry_after_us, grant->retry_after_us};
     }
+    if (weir__rule_has_periods(rule)) {
+        /* All that is used comes back by the reset; of a fixed window, none of it before. */
+        bool fixed = rule->algorithm == WEIR__FIXED_WINDOW;
+        int64_t least_us = need >= asked ? grant->retry_after_us : 0;
+        return (struct span){.least_us = fixed ? grant->reset_after_us : least_us,
+                             .surely_us = grant->reset_after_us};
+    }
     return (struct span){
         .least_us = weir__rule_time_us(rule, need - grant->remaining - 1),
         .surely_us = weir__rule_time_us(rule, need - grant->remaining),
@@ -168,6 +175,38 @@ static void refuse_for_ever(struct weir__engine *engine, struct weir__bucket *bu
                        WEIR__TIME_NEVER);
 }
 
+/* The queue is full, or its end too far away.  It gets no shorter for those who wait, since no slot
+ * comes back. */
+static void refuse_slots(struct weir__engine *engine, struct weir__bucket *bucket,
+                         const struct weir__grant *grant)
+{
+    struct weir__waiter *first = weir__queue_first(bucket);
+    struct weir__waiter *second = first == NULL ? NULL : weir__queue_after(bucket, first);
+    bucket->alone = second != NULL &&
+                    second->covered; /* together they are too much; each may fit */
+    if (first != NULL && first->covered && !bucket->alone) {
+        weir__queue_finish(engine, first, WEIR__DENIED, WEIR__REASON_OVER_LIMIT,
+                           grant->retry_after_us);
+    }
+}
+
+/* The line here is no second queue: who finds no room in the store's is told so. */
+static void refuse_beyond(struct weir__engine *engine, struct weir__bucket *bucket,
+                          const struct weir__grant *grant)
+{
+    const struct weir__rule *rule = &bucket->limit->rule;
+    int64_t need = 0;
+    struct weir__waiter *next;
+    for (struct weir__waiter *w = weir__queue_first(bucket); w != NULL; w = next) {
+        next = weir__queue_after(bucket, w);
+        need = weir__add_sat(need, w->cost);
+        if (need > grant->remaining) {
+            weir__queue_finish(engine, w, WEIR__DENIED, WEIR__REASON_OVER_LIMIT,
+                               weir__rule_time_us(rule, need - grant->remaining));
+        }
+    }
+}
+
 static void answer_look(struct weir__engine *engine, struct weir__waiter *waiter,
                         const struct weir__grant *grant)
 {
@@ -189,8 +228,11 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
         weir__queue_uncover(bucket);
         return;
     }
+    bool slots = weir__rule_has_slots(&bucket->limit->rule);
     if (ask->exact > 0 && grant->exact == 0 && grant->retry_after_us < 0) {
         refuse_for_ever(engine, bucket);
+    } else if (ask->exact > 0 && grant->exact == 0 && slots) {
+        refuse_slots(engine, bucket, grant);
     }
 
     int64_t surplus = grant->exact;
@@ -198,11 +240,14 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
     for (struct weir__waiter *w = weir__queue_first(bucket); w != NULL && w->covered; w = next) {
         next = weir__queue_after(bucket, w);
         w->covered = false;
+        /* In a queue each leaves when those before it have. */
+        int64_t behind_us = slots ? weir__rule_time_us(&bucket->limit->rule, grant->exact - surplus)
+                                  : 0;
         if (w->cost == 0) {
             answer_look(engine, w, grant);
-        } else if (grant->exact > 0 && grant->wait_us > 0) {
+        } else if (grant->exact > 0 && grant->wait_us + behind_us > 0) {
             surplus -= w->cost;
-            reserve(engine, w, grant->wait_us, now_us);
+            reserve(engine, w, grant->wait_us + behind_us, now_us);
         } else if (grant->exact > 0) {
             surplus -= w->cost;
             spend_exact(engine, bucket, w->cost);
@@ -215,6 +260,10 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
         bucket->alone = false;
     }
     int64_t asked = weir__max(weir__max(ask->exact, ask->least), 1);
+    if (slots) {
+        refuse_beyond(engine, bucket, grant);
+        return;
+    }
     if (ask->exact > 0 && grant->exact == 0 && grant->retry_after_us >= 0) {
         refuse(engine, bucket, asked, grant, now_us);
     } else if (!weir__list_empty(&bucket->waiters) && grant->remaining == 0) {

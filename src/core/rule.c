@@ -11,9 +11,13 @@
  *
  * A finer tick makes b larger; the finest one that fits is taken.  Nothing is ever rounded here: a
  * million and three tokens a day stay exactly that.
+ *
+ * Window algorithms count whole tokens in periods, and their capacity is no factor: for them the
+ * rate is what leases and waits are paced by, and holds one token at least.
  */
 #include "core/rule.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "base/num.h"
@@ -60,6 +64,16 @@ bool weir__rule_set_rate(struct weir__rule *rule, uint64_t rate_tokens, uint64_t
         }
     }
     return false;
+}
+
+void weir__rule_set_periods(struct weir__rule *rule, uint64_t tokens, uint64_t period_us)
+{
+    uint64_t largest;
+    bool fits = weir__rule_set_rate(rule, tokens, period_us, 1, &largest);
+    assert(fits);
+    (void)fits;
+    rule->capacity = (int64_t)tokens;
+    rule->period_us = (int64_t)period_us;
 }
 
 int64_t weir__rule_time_us(const struct weir__rule *rule, int64_t tokens)

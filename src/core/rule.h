@@ -15,6 +15,10 @@
 bool weir__rule_set_rate(struct weir__rule *rule, uint64_t rate_tokens, uint64_t period_us,
                          uint64_t capacity, uint64_t *largest_capacity);
 
+/* Makes *rule count `tokens` in each period of `period_us`, 1 to 10^12 each: period_us, capacity,
+ * and the rate, which is only for pacing and so always fits the finest tick. */
+void weir__rule_set_periods(struct weir__rule *rule, uint64_t tokens, uint64_t period_us);
+
 /* Microseconds, rounded up, in which `tokens` accrue; saturates at INT64_MAX. */
 int64_t weir__rule_time_us(const struct weir__rule *rule, int64_t tokens);
 

@@ -7,15 +7,20 @@
 #include "core/ask.h"
 
 /*
- * The two arguments of a script and its reply, as bytes.  ARGV[1] is the rule, ARGV[2] the ask:
- * packed little-endian doubles in the order of the structs in core/ask.h (peek as 0 or 1, the
- * settle rows last), which struct.unpack("<ddd...") reads.  The rule's bytes are what the store
- * keeps, and compares.  The reply is an array of integers in the order of struct weir__grant.
+ * The two arguments of the script and its reply, as bytes; lua/prelude.lua has the same layouts.
+ *
+ *     ARGV[1], the rule    doubles version, a, b, period; 32-bit integers tick, capacity, budget,
+ *                          window, max_wait, initial; bytes algorithm, variant, learn
+ *     ARGV[2], the ask     doubles mode (0 an ask, 1 a look, 2 a reset), want, least, held, exact,
+ *                          wait, refund, since, heard, and the settle rows
+ *
+ * All little-endian.  The rule's bytes are what the store keeps, and compares.  The reply is an
+ * array of integers in the order of struct weir__grant.
  */
 
-#define WEIR__RULE_BYTES (9 * 8)
-#define WEIR__ASK_BYTES ((8 + 3 * WEIR__SETTLE_ROWS) * 8)
-#define WEIR__GRANT_FIELDS 12
+#define WEIR__RULE_BYTES (4 * 8 + 6 * 4 + 3)
+#define WEIR__ASK_BYTES ((9 + 3 * WEIR__SETTLE_ROWS) * 8)
+#define WEIR__GRANT_FIELDS 15
 
 void weir__wire_pack_rule(unsigned char out[WEIR__RULE_BYTES], const struct weir__rule *rule);
 void weir__wire_pack_ask(unsigned char out[WEIR__ASK_BYTES], const struct weir__ask *ask);

@@ -25,6 +25,8 @@
  *   - NOSCRIPT: the script is loaded once, whatever the number of calls that met it, and each call
  *     is sent again behind the load, at most WEIR__REPLAYS_MAX times.  The store runs commands of
  *     one connection in order, so nobody has to wait for the load's reply.
+ *   - WEIRTIME: the store tells its scripts no time.  As long as the link stands it is told ours,
+ *     and each call that met this is sent again.
  *   - READONLY: a master has become a replica.  Nothing more is sent; the replies that are owed
  *     come first, since they most likely say the same, and NOT_EXECUTED is worth more than
  *     unknown.  Then the link is closed, and the name resolved again.
@@ -50,26 +52,15 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "base/num.h"
+#include "io/backoff.h"
 #include "io/calls.h"
+#include "io/evalsha.h"
 #include "io/login.h"
 #include "io/reply.h"
 #include "io/resolve.h"
 #include "io/uvredis.h"
 
 #define NS_PER_MS UINT64_C(1000000)
-
-/* The back-off doubles from one to the other.  50 ms: a restart of a proxy is over by then, and 20
- * attempts a second hurt nobody.  500 ms: with jitter 750 ms at most, so that service is back well
- * within 2 s. */
-#define WEIR__BACKOFF_MIN_MS 50
-#define WEIR__BACKOFF_MAX_MS 500
-
-#define WEIR__BACKOFF_DOUBLINGS 4 /* 50, 100, 200, 400, then the most */
-
-/* A connection that was up for less has not shown that it works, and does not reset the back-off.
- * */
-#define WEIR__UP_LASTED_NS (1000 * NS_PER_MS)
 
 /* A round trip, and then some: what is owed by a replica is as good as answered. */
 #define WEIR__LEAVE_NS (50 * NS_PER_MS)
@@ -96,14 +87,15 @@ struct weir__conn {
     struct weir__resolve resolve;
     size_t next_address;
     uint64_t attempt_end_ns;
-    unsigned failures; /* in a row; the exponent of the back-off */
-    bool told_down;    /* the log has it */
+    struct weir__backoff backoff;
+    bool told_down; /* the log has it */
 
     struct weir__uvredis *link;
     char peer[PEER_MAX];
     struct weir__login_step steps[WEIR__LOGIN_STEPS_MAX];
     size_t step_count;
     size_t steps_done;
+    bool tells_no_time; /* so that it is told */
     uint64_t up_ns;
 
     struct weir__calls calls;
@@ -116,7 +108,6 @@ struct weir__conn {
     void (*closed)(void *arg);
     void *closed_arg;
 
-    uint64_t seed;
     struct weir__conn_stats stats;
 };
 
@@ -210,13 +201,7 @@ static void on_attempt(uv_timer_t *timer);
 static void wait_again(struct weir__conn *conn)
 {
     conn->state = WAITING;
-    int64_t backoff_ms = WEIR__BACKOFF_MAX_MS;
-    if (conn->failures < WEIR__BACKOFF_DOUBLINGS) {
-        backoff_ms = (int64_t)WEIR__BACKOFF_MIN_MS << conn->failures;
-        conn->failures++;
-    }
-    uint64_t wait_ns = (uint64_t)weir__jitter(backoff_ms, &conn->seed) * NS_PER_MS;
-    start_timer(conn, &conn->attempt, on_attempt, wait_ns);
+    start_timer(conn, &conn->attempt, on_attempt, weir__backoff_ms(&conn->backoff) * NS_PER_MS);
     if (!conn->told_down) {
         conn->told_down = true;
         say(conn, WEIR__LOG_WARN, "the store is down: %s", conn->why);
@@ -347,6 +332,7 @@ static void on_connected(void *arg)
 {
     struct weir__conn *conn = arg;
     conn->state = LOGGING_IN;
+    conn->tells_no_time = false;
     conn->steps_done = 0;
     for (size_t i = 0; i < conn->step_count; i++) {
         conn->steps[i].open = false;
@@ -376,35 +362,47 @@ static void on_step_replied(struct weir__conn *conn, struct weir__login_step *st
 
 static bool send_call(struct weir__conn *conn, struct weir__call *call)
 {
-    const char *const argv[] = {"EVALSHA", call->script->sha1, "1",
-                                call->key, call->argv[0],      call->argv[1]};
-    const size_t len[] = {7, 40, 1, call->key_len, call->argv_len[0], call->argv_len[1]};
     if (conn->calls.on_wire == 0) {
         conn->owed_ns = uv_hrtime();
     }
     struct weir__record *record = weir__calls_put(&conn->calls, call, NULL);
-    if (!weir__uvredis_send(conn->link, record, 6, argv, len, &record->end)) {
+    if (!weir__evalsha_send(call, conn->tells_no_time, conn->link, record, &record->end)) {
         weir__calls_drop(&conn->calls, record);
         return false;
     }
     return true;
 }
 
-/* Loads the call's script, unless that is under way, and sends the call again behind it.  Returns
- * false when the call may not be sent again. */
-static bool replay(struct weir__conn *conn, struct weir__call *call)
+static void load_again(struct weir__conn *conn, const struct weir__script *script)
+{
+    for (size_t i = 0; i < conn->step_count; i++) {
+        if (conn->steps[i].script == script && !conn->steps[i].open) {
+            send_step(conn, &conn->steps[i]);
+        }
+    }
+}
+
+/* Mends what `next` says is missing, and sends the call again.  Returns false when the call may not
+ * be sent again. */
+static bool replay(struct weir__conn *conn, struct weir__call *call, enum weir__reply_next next)
 {
     if (conn->state != UP || call->replays == WEIR__REPLAYS_MAX ||
         call->deadline_ns <= uv_hrtime()) {
         return false;
     }
     call->replays++;
-    for (size_t i = 0; i < conn->step_count; i++) {
-        if (conn->steps[i].script == call->script && !conn->steps[i].open) {
-            send_step(conn, &conn->steps[i]);
-        }
+    if (next == WEIR__REPLY_RELOAD) {
+        load_again(conn, call->script);
     }
     return send_call(conn, call);
+}
+
+static void tell_time(struct weir__conn *conn, const char *why)
+{
+    if (!conn->tells_no_time) {
+        conn->tells_no_time = true;
+        say(conn, WEIR__LOG_WARN, "the store tells no time (%s): it is told this machine's", why);
+    }
 }
 
 static void on_call_replied(struct weir__conn *conn, struct weir__call *call,
@@ -413,7 +411,11 @@ static void on_call_replied(struct weir__conn *conn, struct weir__call *call,
     char text[WEIR__REPLY_TEXT_MAX];
     struct weir__outcome outcome;
     enum weir__reply_next next = weir__reply_read(&outcome, text, reply);
-    if (next == WEIR__REPLY_RELOAD && call != NULL && replay(conn, call)) {
+    if (next == WEIR__REPLY_TELL_TIME) {
+        tell_time(conn, text);
+    }
+    bool again = next == WEIR__REPLY_RELOAD || next == WEIR__REPLY_TELL_TIME;
+    if (again && call != NULL && replay(conn, call, next)) {
         return;
     }
     if (next == WEIR__REPLY_DISTRUST) {
@@ -458,9 +460,7 @@ static void on_link_closed(void *arg, const char *why, uint64_t written)
     conn->link = NULL;
     snprintf(conn->why, sizeof(conn->why), "%s: %s", conn->peer, text);
     if (was_up && !conn->closing) {
-        if (uv_hrtime() - conn->up_ns >= WEIR__UP_LASTED_NS) {
-            conn->failures = 0;
-        }
+        weir__backoff_stood(&conn->backoff, uv_hrtime() - conn->up_ns);
         wait_again(conn);
     }
     weir__calls_answer_lost(&conn->calls, written, text);
@@ -488,7 +488,7 @@ struct weir__conn *weir__conn_new(struct uv_loop_s *loop, const struct weir__con
     }
     conn->loop = loop;
     conn->config = *config;
-    conn->seed = config->seed;
+    conn->backoff.seed = config->seed;
     conn->timer_ns = UINT64_MAX;
     conn->step_count = weir__login_plan(conn->steps, &conn->config.endpoint, config->scripts);
     uv_timer_init(loop, &conn->attempt);

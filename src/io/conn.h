@@ -21,14 +21,14 @@ struct uv_loop_s;
 struct weir__conn;
 struct weir__record;
 
-/* A Lua script as built in (generated from lua/ at build time). */
+/* A Lua script as built in (joined of lua/ at build time). */
 struct weir__script {
     const char *name;
     const char *source;
     size_t source_len;
     const char *sha1; /* 40 hex digits */
 };
-extern const struct weir__script weir__script_token_bucket;
+extern const struct weir__script weir__script_lease;
 
 enum weir__fate {
     WEIR__ANSWERED = 1,     /* values hold the reply */

@@ -13,8 +13,9 @@
  * Threads: a turn runs on the loop's thread under the lock.  Callers only push and ring.
  *
  * Happy path: ring or timer -> turn.  Failures: an answer that cannot be true counts as lost (R8);
- * the connection comes and goes by itself (io/conn) and the engine is told; a node pushed while the
- * driver closes is found when the stacks are shut, or refused.
+ * a refusal is logged with the name of its limit, at most once in a while; the connection comes and
+ * goes by itself (io/conn) and the engine is told; a node pushed while the driver closes is found
+ * when the stacks are shut, or refused.
  *
  * Closing: the engine answers all waiters and gives back; when nothing is on its way any more, or
  * after one ask timeout, the connection, the timer and the bell close in turn.
@@ -22,12 +23,18 @@
 
 #include "io/driver.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "core/wire.h"
+#include "io/reply.h"
+
+/* By choice: a line now and then is noticed as well as a line for each ask. */
+#define REFUSAL_EVERY_NS UINT64_C(10000000000)
 
 /* An ask on its way, with its bytes. */
 struct weir__request {
@@ -57,6 +64,39 @@ static enum weir__failure failure_of(enum weir__fate fate)
     return WEIR__FAILED_LOST;
 }
 
+/* How much of a bucket's key, {prefix}:{limit}:{the user's}, may be logged: not the user's, who may
+ * have secrets in it. */
+static size_t limit_len(const struct weir__bucket *bucket)
+{
+    size_t colons = 0, len = 0;
+    while (len < bucket->key_len && (bucket->key[len] != ':' || ++colons < 2)) {
+        len++;
+    }
+    return len;
+}
+
+/* A store that answers, but does not serve this bucket, goes to the log: no state of the connection
+ * shows it. */
+static void tell_refusal(struct weir__driver *driver, const struct weir__bucket *bucket,
+                         const char *why)
+{
+    char limit[WEIR__REPLY_TEXT_MAX], text[2 * WEIR__REPLY_TEXT_MAX + 64], others[64] = "";
+    uint64_t now_ns = uv_hrtime();
+    if (driver->refusals > 0 && now_ns - driver->refusal_told_ns < REFUSAL_EVERY_NS) {
+        driver->refusals++;
+        return;
+    }
+    if (driver->refusals > 1) {
+        snprintf(others, sizeof(others), " (and %" PRIu64 " others since the last line)",
+                 driver->refusals - 1);
+    }
+    weir__reply_text(limit, (const char *)bucket->key, limit_len(bucket));
+    snprintf(text, sizeof(text), "an ask of %s was refused: %s%s", limit, why, others);
+    driver->refusals = 1;
+    driver->refusal_told_ns = now_ns;
+    driver->config.store.log(driver->config.arg, WEIR__LOG_WARN, text);
+}
+
 static void on_answer(struct weir__call *call, const struct weir__outcome *outcome)
 {
     struct weir__request *request = weir__container(call, struct weir__request, call);
@@ -67,6 +107,10 @@ static void on_answer(struct weir__call *call, const struct weir__outcome *outco
                     weir__wire_read_grant(&grant, outcome->values, outcome->count, &command->rule,
                                           &command->ask);
     int64_t now = now_us(driver);
+    bool refused = outcome->fate == WEIR__REFUSED || outcome->fate == WEIR__NOT_EXECUTED;
+    if (refused && driver->conn != NULL && weir__conn_is_up(driver->conn)) {
+        tell_refusal(driver, command->bucket, outcome->error); /* while the bucket must stay */
+    }
 
     uv_mutex_lock(&driver->lock);
     if (answered) {
@@ -90,7 +134,7 @@ static void send_away(struct weir__driver *driver, const struct weir__command *c
     weir__wire_pack_rule(request->rule, &command->rule);
     weir__wire_pack_ask(request->ask, &command->ask);
     request->call = (struct weir__call){
-        .script = &weir__script_token_bucket,
+        .script = &weir__script_lease,
         .key = command->bucket->key,
         .key_len = command->bucket->key_len,
         .argv = {request->rule, request->ask},
@@ -280,7 +324,7 @@ static void on_log(void *arg, int level, const char *text)
 
 static void open_conn(struct weir__driver *driver)
 {
-    static const struct weir__script *const scripts[] = {&weir__script_token_bucket, NULL};
+    static const struct weir__script *const scripts[] = {&weir__script_lease, NULL};
     struct weir__conn_config config = driver->config.store;
     config.scripts = scripts;
     config.up = on_up;

@@ -59,6 +59,8 @@ struct weir__driver {
     struct weir__request *requests;     /* max_asks of them */
     struct weir__request *spare;        /* those not in use */
     int64_t close_by_us;                /* 0: not closing */
+    uint64_t refusals;                  /* from the one that is in the log, it included */
+    uint64_t refusal_told_ns;           /* when it was logged, uv_hrtime */
     bool ended;
 };
 

@@ -11,8 +11,9 @@
  * Surely not executed, in the table below: the server says so before it runs anything (NOSCRIPT,
  * MOVED, ASK, LOADING, CLUSTERDOWN, TRYAGAIN, MASTERDOWN, BUSY, NOREPLICAS), or at the first write
  * (READONLY, OOM). A script of weir's only write that grows memory is its first one, so OOM leaves
- * nothing half done.  Every other error is a refusal: the same call would fail again until someone
- * mends the store.
+ * nothing half done.  WEIRTIME is the script's own: the server does not let it read the clock,
+ * which it does first.  Every other error is a refusal: the same call would fail again until
+ * someone mends the store.
  *
  * A reply that is neither an error nor an array of at most WEIR__REPLY_VALUES_MAX integers cannot
  * come from a script of weir.  It means that the peer is not the store, or that a reply too many
@@ -35,7 +36,7 @@ static const struct {
     {"LOADING", WEIR__REPLY_KEEP},    {"CLUSTERDOWN", WEIR__REPLY_KEEP},
     {"TRYAGAIN", WEIR__REPLY_KEEP},   {"MASTERDOWN", WEIR__REPLY_KEEP},
     {"BUSY", WEIR__REPLY_KEEP},       {"NOREPLICAS", WEIR__REPLY_KEEP},
-    {"OOM", WEIR__REPLY_KEEP},
+    {"OOM", WEIR__REPLY_KEEP},        {"WEIRTIME", WEIR__REPLY_TELL_TIME},
 };
 
 static bool first_word_is(const char *error, size_t len, const char *word)

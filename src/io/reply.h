@@ -14,10 +14,11 @@ struct redisReply;
 
 /* What the connection does after a reply to a script call. */
 enum weir__reply_next {
-    WEIR__REPLY_KEEP = 1, /* nothing */
-    WEIR__REPLY_RELOAD,   /* the script is not there: load it, and the call may be sent again */
-    WEIR__REPLY_LEAVE,    /* a replica by now: leave, and resolve the name again */
-    WEIR__REPLY_DISTRUST, /* no reply to a script of ours: the stream may be shifted; leave */
+    WEIR__REPLY_KEEP = 1,  /* nothing */
+    WEIR__REPLY_RELOAD,    /* the script is not there: load it, and the call may be sent again */
+    WEIR__REPLY_TELL_TIME, /* the script cannot read the clock: the call may be sent with ours */
+    WEIR__REPLY_LEAVE,     /* a replica by now: leave, and resolve the name again */
+    WEIR__REPLY_DISTRUST,  /* no reply to a script of ours: the stream may be shifted; leave */
 };
 
 /* Reads the reply to a script call into *outcome.  `text` is where outcome->error points when

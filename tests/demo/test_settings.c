@@ -41,6 +41,8 @@ static void test_defaults(void **state)
     assert_int_equal(settings.capacity, 100000);
     assert_int_equal(settings.budget, 10000);
     assert_true(settings.offered == 3);
+    assert_int_equal(settings.algorithm->id, WEIR_TOKEN_BUCKET);
+    assert_int_equal(settings.period_us, 0);
     assert_false(settings.memory);
     assert_false(settings.json);
     assert_null(settings.url);
@@ -68,6 +70,32 @@ static void test_the_store_in_memory_is_one_process(void **state)
     assert_true(settings.json);
 }
 
+/* A window holds the burst, and is as long as makes that the rate. */
+static void test_each_algorithm_has_its_bound(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        enum weir_algorithm id;
+        enum bound bound;
+        uint64_t period_us;
+    } cases[] = {
+        {"--algorithm token-bucket", WEIR_TOKEN_BUCKET, BOUND_INTERVAL, 0},
+        {"--algorithm leaky-bucket --burst 500", WEIR_LEAKY_BUCKET, BOUND_INTERVAL, 0},
+        {"--algorithm fixed-window", WEIR_FIXED_WINDOW, BOUND_ALIGNED, 1000000},
+        {"--algorithm sliding-log --burst 5000", WEIR_SLIDING_LOG, BOUND_SLIDING, 50000},
+        {"--rate 3 --burst 30 --algorithm sliding-counter", WEIR_SLIDING_COUNTER, BOUND_WEIGHTED,
+         10000000},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct settings settings;
+        assert_true(parse(&settings, cases[i].line));
+        assert_int_equal(settings.algorithm->id, cases[i].id);
+        assert_int_equal(settings.algorithm->bound, cases[i].bound);
+        assert_int_equal(settings.period_us, cases[i].period_us);
+    }
+}
+
 static void test_what_is_wrong_is_named(void **state)
 {
     (void)state;
@@ -90,6 +118,9 @@ static void test_what_is_wrong_is_named(void **state)
         {"--store disk", "memory or redis"},
         {"--store memory --url unix:///x", "--url"},
         {"--url", "without its value"},
+        {"--algorithm leaky", "leaky-bucket, fixed-window"},
+        {"--algorithm fixed-window --rate 3 --burst 1", "--burst"},
+        {"--algorithm sliding-log --burst 999", "10000 at least"},
         {"--unheard-of", "not an option"},
         {"stray", "'stray'"},
     };
@@ -108,6 +139,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_a_budget_is_tokens_or_percent_of_the_burst),
         cmocka_unit_test(test_the_store_in_memory_is_one_process),
+        cmocka_unit_test(test_each_algorithm_has_its_bound),
         cmocka_unit_test(test_what_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

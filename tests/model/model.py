@@ -137,7 +137,7 @@ def fill_time(key, limit, rules):
     """Microseconds from the stamp until the bucket is full, to the microsecond: a time that flows would have
     filled it within a tick, and a tick must not bring again what had spilled over by then."""
     ticks, rest = divmod(limit.capacity * limit.b - key.level, limit.a)
-    part = rest * limit.tick // limit.a + 1 if rest else 0
+    part = up(rest * limit.tick, limit.a)
     if rest and not rules.spill:
         part = limit.tick
     return min(INT53_MAX, ticks * limit.tick + part)

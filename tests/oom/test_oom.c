@@ -231,12 +231,48 @@ static void acquiring(struct weir *weir)
     weir_bucket_unref(bucket);
 }
 
+static void on_all(void *arg, const struct weir_result *result, size_t index)
+{
+    unsigned *allowed = arg;
+    bool all = result->verdict == WEIR_ALLOWED && index == 2;
+    __atomic_store_n(allowed, all ? 1 : 2, __ATOMIC_RELEASE);
+}
+
+/* Once a call waits, nothing can run out any more, however often it asks. */
+static void acquiring_all(struct weir *weir)
+{
+    struct weir_limit_options rule = limit_options("slow", 20, SECOND, 10, 0);
+    rule.initial_tokens = 0;
+    struct weir_claim claims[2] = {{get(define_with(weir, &rule), "key"), 2}};
+    rule.name = "slower";
+    rule.rate_tokens = 10;
+    claims[1] = (struct weir_claim){get(define_with(weir, &rule), "key"), 2};
+    unsigned allowed = 0;
+    unsigned k = 0;
+    int code;
+    do {
+        assert_true(++k < MOST);
+        arm(k);
+        code = weir_acquire_all(claims, 2, 5 * SECOND, on_all, &allowed, NULL, NULL);
+        assert_int_equal(code, disarm() ? WEIR_ENOMEM : WEIR_PENDING);
+    } while (code != WEIR_PENDING);
+    assert_int_equal(k, 2); /* one request */
+    __atomic_store_n(&famine, true, __ATOMIC_RELAXED);
+    UNTIL(__atomic_load_n(&allowed, __ATOMIC_ACQUIRE) != 0);
+    __atomic_store_n(&famine, false, __ATOMIC_RELAXED);
+    assert_int_equal(allowed, 1);
+    assert_int_equal(stats_of(weir).waiters, 0);
+    weir_bucket_unref(claims[0].bucket);
+    weir_bucket_unref(claims[1].bucket);
+}
+
 /* What never asks for memory: a take, a refusal, a wait on the caller's own stack. */
 static void these_need_none(struct weir *weir)
 {
     struct weir_limit *limit = define(weir, "none", 100, SECOND, 10, 5);
     struct weir_limit_options change = limit_options(NULL, 200, SECOND, 10, 5);
     struct weir_bucket *bucket = get(limit, "key");
+    struct weir_claim claims[2] = {{bucket, 1}, {bucket, 1}};
     struct weir_result result;
     (void)weir_try_acquire(bucket, 1, NULL); /* a thread's first call may need some */
     arm(1);
@@ -245,6 +281,8 @@ static void these_need_none(struct weir *weir)
         assert_true(weir_try_acquire(bucket, 1, NULL) >= 0);
     }
     assert_int_equal(weir_acquire_wait(bucket, 1, SECOND, NULL), WEIR_ALLOWED);
+    assert_true(weir_try_acquire_all(claims, 2, &result, NULL) >= 0);
+    assert_int_equal(weir_acquire_all_wait(claims, 2, SECOND, NULL, NULL), WEIR_ALLOWED);
     assert_int_equal(weir_refund(bucket, 1), WEIR_OK);
     assert_int_equal(weir_peek(bucket, &result), WEIR_OK);
     assert_int_equal(weir_limit_update(limit, &change, NULL), WEIR_OK);
@@ -261,6 +299,7 @@ static void everything(struct weir *weir)
     defining(weir);
     getting(weir);
     acquiring(weir);
+    acquiring_all(weir);
     these_need_none(weir);
     struct weir_limit *limit = define(weir, "after", 1, HOUR, 3, 0);
     for (int i = 0; i < 4; i++) {

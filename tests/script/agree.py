@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Random sequences as the reference model answers them: agree.py COUNT SEED
 
-One line of integers an ask: 1 when a new key begins, else 0; the store's clock; the rule; the ask; then what the
-model makes of it: the grant, whether a key is there, and if so its level, stamp, account and expiry.  The order
-within is that of the structs in src/core (an expiry of 0: no key).  test_model holds C and Lua against it.
+The model knows the token bucket.  One line of integers an ask: 1 when a new key begins, else 0; the store's clock;
+the rule up to `initial`; the ask, without what has a meaning for other algorithms only; then what the model makes of
+it: the grant up to `version`, whether a key is there, and if so its level, stamp, account up to n_prev, and expiry.
+The order within is that of the structs in src/core (an expiry of 0: no key).  test_model holds C and Lua against it.
 """
 
 import math
@@ -20,6 +21,7 @@ STEPS = 25
 TICKS = [1, 1000, 1000000]
 DAY = 86400 * 10**6
 HUGE = 2**52
+CAPACITY_MOST = 10**9
 
 
 def draw_limit(rng, version):
@@ -28,7 +30,7 @@ def draw_limit(rng, version):
     common = math.gcd(a, b)
     a, b = a // common, b // common
     most = (INT53_MAX - a) // b
-    capacity = min(most, rng.choice([1, 2, 5, 10, 100, 10**6, most]))
+    capacity = min(most, CAPACITY_MOST, rng.choice([1, 2, 5, 10, 100, 10**6, most]))
     budget = min(capacity, rng.choice([0, 0, 1, 2, 5, capacity // 2, capacity]))
     window = rng.choice([10000, 100000, 1000000, 7777])
     max_wait = rng.choice([0, window, 60 * 10**6])

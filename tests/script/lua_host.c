@@ -22,11 +22,13 @@
 #include <string.h>
 
 #include "hashes.h"
+#include "lua_struct.h"
 
 struct lua_host {
     lua_State *lua;
     struct hashes hashes;
     bool full;
+    uint64_t writes;
 };
 
 struct lua_host_copy {
@@ -96,6 +98,7 @@ static int call_hset(lua_State *lua, struct lua_host *host, const char *key, siz
         const char *value = argument(lua, i + 1, text, &len);
         hash_set(hash, luaL_checkstring(lua, i), value, len);
     }
+    host->writes++;
     lua_pushnumber(lua, (top - 2) / 2);
     return 1;
 }
@@ -113,6 +116,7 @@ static int call_pexpire(lua_State *lua, struct lua_host *host, struct hash *hash
     if (hash != NULL) {
         hash->expires_us = host->hashes.now_us + ms * 1000;
     }
+    host->writes++;
     lua_pushnumber(lua, hash != NULL);
     return 1;
 }
@@ -138,61 +142,26 @@ static int redis_call(lua_State *lua)
     return luaL_error(lua, "ERR unknown command called from script: %s", command);
 }
 
+/* redis.call whose failure is a table with `err`. */
+static int redis_pcall(lua_State *lua)
+{
+    lua_pushlightuserdata(lua, host_of(lua));
+    lua_pushcclosure(lua, redis_call, 1);
+    lua_insert(lua, 1);
+    if (lua_pcall(lua, lua_gettop(lua) - 1, 1, 0) != 0) {
+        lua_createtable(lua, 0, 1);
+        lua_insert(lua, -2);
+        lua_setfield(lua, -2, "err");
+    }
+    return 1;
+}
+
 static int redis_error_reply(lua_State *lua)
 {
     lua_createtable(lua, 0, 1);
     lua_pushvalue(lua, 1);
     lua_setfield(lua, -2, "err");
     return 1;
-}
-
-/* Formats are '<' and then one 'd' for each double. */
-static size_t doubles_of(lua_State *lua, int index)
-{
-    size_t len;
-    const char *format = luaL_checklstring(lua, index, &len);
-    if (len < 2 || format[0] != '<' || strspn(format + 1, "d") != len - 1 || len > 33) {
-        luaL_error(lua, "this host packs little-endian doubles only: %s", format);
-    }
-    return len - 1;
-}
-
-static int struct_pack(lua_State *lua)
-{
-    unsigned char out[32 * 8];
-    size_t count = doubles_of(lua, 1);
-    for (size_t i = 0; i < count; i++) {
-        double number = luaL_checknumber(lua, (int)i + 2);
-        uint64_t bits;
-        memcpy(&bits, &number, sizeof bits);
-        for (size_t k = 0; k < 8; k++) {
-            out[i * 8 + k] = (unsigned char)(bits >> 8 * k);
-        }
-    }
-    lua_pushlstring(lua, (const char *)out, count * 8);
-    return 1;
-}
-
-static int struct_unpack(lua_State *lua)
-{
-    size_t count = doubles_of(lua, 1);
-    size_t len;
-    const unsigned char *in = (const unsigned char *)luaL_checklstring(lua, 2, &len);
-    if (len < count * 8) {
-        return luaL_error(lua, "data string too short");
-    }
-    luaL_checkstack(lua, (int)count + 1, "too many doubles");
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits = 0;
-        for (size_t k = 0; k < 8; k++) {
-            bits |= (uint64_t)in[i * 8 + k] << 8 * k;
-        }
-        double number;
-        memcpy(&number, &bits, sizeof number);
-        lua_pushnumber(lua, number);
-    }
-    lua_pushnumber(lua, (lua_Number)(count * 8 + 1));
-    return (int)count + 1;
 }
 
 static int refuse_global(lua_State *lua)
@@ -229,11 +198,12 @@ struct lua_host *lua_host_new(void)
     set_array(lua, "redis", 0);
     set_array(lua, "struct", 0);
     set_array(lua, "KEYS", 1);
-    set_array(lua, "ARGV", 2);
+    set_array(lua, "ARGV", LUA_HOST_ARGS_MAX);
     set_function(host, "redis", "call", redis_call);
+    set_function(host, "redis", "pcall", redis_pcall);
     set_function(host, "redis", "error_reply", redis_error_reply);
-    set_function(host, "struct", "pack", struct_pack);
-    set_function(host, "struct", "unpack", struct_unpack);
+    set_function(host, "struct", "pack", lua_struct_pack);
+    set_function(host, "struct", "unpack", lua_struct_unpack);
     lua_createtable(lua, 0, 1);
     lua_pushcfunction(lua, refuse_global);
     lua_setfield(lua, -2, "__newindex");
@@ -252,6 +222,8 @@ void lua_host_free(struct lua_host *host)
 }
 
 void lua_host_set_now_us(struct lua_host *host, int64_t now_us) { host->hashes.now_us = now_us; }
+
+uint64_t lua_host_writes(const struct lua_host *host) { return host->writes; }
 
 void lua_host_set_full(struct lua_host *host, bool full) { host->full = full; }
 
@@ -302,7 +274,8 @@ static void read_reply(lua_State *lua, struct lua_reply *reply)
 }
 
 void lua_host_call(struct lua_host *host, int script, const void *key, size_t key_len,
-                   const void *const argv[2], const size_t argv_len[2], struct lua_reply *reply)
+                   const void *const argv[], const size_t argv_len[], size_t argc,
+                   struct lua_reply *reply)
 {
     lua_State *lua = host->lua;
     reply->count = 0;
@@ -311,9 +284,13 @@ void lua_host_call(struct lua_host *host, int script, const void *key, size_t ke
     lua_pushlstring(lua, key, key_len);
     lua_rawseti(lua, -2, 1);
     lua_getglobal(lua, "ARGV");
-    for (int i = 0; i < 2; i++) {
-        lua_pushlstring(lua, argv[i], argv_len[i]);
-        lua_rawseti(lua, -2, i + 1);
+    for (size_t i = 0; i < LUA_HOST_ARGS_MAX; i++) {
+        if (i < argc) {
+            lua_pushlstring(lua, argv[i], argv_len[i]);
+        } else {
+            lua_pushnil(lua);
+        }
+        lua_rawseti(lua, -2, (int)i + 1);
     }
     lua_rawgeti(lua, LUA_REGISTRYINDEX, script);
     if (lua_pcall(lua, 0, 1, 0) != 0) {

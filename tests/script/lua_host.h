@@ -16,6 +16,7 @@
 struct lua_host;
 struct lua_host_copy; /* one key as it was, with its expiry; also a key that was not there */
 
+#define LUA_HOST_ARGS_MAX 3
 #define LUA_HOST_VALUES_MAX 16
 
 struct lua_reply {
@@ -37,9 +38,13 @@ void lua_host_set_full(struct lua_host *host, bool full);
 /* Compiles a script once.  Returns its handle for lua_host_call, or -1 (the text is no Lua). */
 int lua_host_load(struct lua_host *host, const char *source, size_t source_len);
 
-/* EVALSHA with one key and two arguments. */
+/* EVALSHA with one key and up to LUA_HOST_ARGS_MAX arguments. */
 void lua_host_call(struct lua_host *host, int script, const void *key, size_t key_len,
-                   const void *const argv[2], const size_t argv_len[2], struct lua_reply *reply);
+                   const void *const argv[], const size_t argv_len[], size_t argc,
+                   struct lua_reply *reply);
+
+/* How many commands that write scripts have run so far. */
+uint64_t lua_host_writes(const struct lua_host *host);
 
 bool lua_host_key_exists(struct lua_host *host, const void *key, size_t key_len);
 int64_t lua_host_key_ttl_us(struct lua_host *host, const void *key, size_t key_len); /* -1: no

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Starts redis-server as a child and reads its log until it says that it is ready, so nothing here
+/* Starts the server as a child and reads its log until it says that it is ready, so nothing here
  * waits by guessing.  The child dies with us: it is killed when this program ends in any way. */
 #include "server.h"
 
@@ -11,13 +11,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+const char *server_program(void)
+{
+    const char *program = getenv("WEIR_TEST_SERVER");
+    return program != NULL ? program : "redis-server";
+}
+
 static void run_server(const struct server *server, int log)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
-    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", server->socket, "--dir",
-           server->folder, "--save", "", "--appendonly", "no", "--daemonize", "no", (char *)NULL);
+    const char *program = server_program();
+    execlp(program, program, "--port", "0", "--unixsocket", server->socket, "--dir", server->folder,
+           "--save", "", "--appendonly", "no", "--daemonize", "no", (char *)NULL);
     _exit(127);
 }
 

@@ -5,20 +5,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/algorithms/token_bucket.h"
+#include "core/global.h"
 
-/* The four fields of a key as a store holds them; data NULL where a field is missing. */
+/* The fields of a key, in this order. */
+#define STORED_FIELDS 5
+extern const char *const stored_field_names[STORED_FIELDS]; /* l, t, r, a, x */
+
+/* A key as a store holds it; data NULL where a field is missing. */
 struct stored_bucket {
     struct {
         const char *data;
         size_t len;
-    } level, stamp, rule, account;
+    } fields[STORED_FIELDS];
 };
 
 /* Whether the fields say what *bucket says, all but the expiry.  If not, `why` holds the first
  * difference. */
-bool stored_bucket_equals(const struct stored_bucket *stored,
-                          const struct weir__token_bucket *bucket, char why[160]);
+bool stored_bucket_equals(const struct stored_bucket *stored, const struct weir__global *bucket,
+                          char why[160]);
 
 /* Whether two grants are the same; if not, `why` names the first field that differs. */
 bool grants_equal(const struct weir__grant *ours, const int64_t *theirs, size_t count,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lua/token_bucket.lua on a real Redis.  First bit for bit against C, with the one line that
- * reads the clock exchanged for an argument and the expiry moved far away, so that the server's
- * own clock has no say; then the script as it ships: expiry, looks, full memory, foreign values,
- * wrong arguments, rights.
+ * The script as it ships on a real server, each algorithm in turn: expiry, looks, full memory,
+ * values that are not its own, wrong arguments, rights.  test_redis_vs_c has its numbers.
+ * WEIR_TEST_SERVER names another server.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,383 +11,274 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <hiredis/hiredis.h>
 
-#include "core/algorithms/token_bucket.h"
 #include "core/rule.h"
-#include "core/wire.h"
 #include "io/conn.h"
 
-#include "random_asks.h"
-#include "server.h"
+#include "real_store.h"
 #include "stored_bucket.h"
+#include "twins.h"
 
-#define SEQUENCES 500
-#define STEPS 20
 #define MS INT64_C(1000)
-#define FAR_AWAY_MS INT64_C(1000000000000) /* 31 years: no key of a test gets that old */
-#define PATIENCE_MS 60000                  /* between a call and the look at its expiry */
+#define SECOND INT64_C(1000000)
+#define PATIENCE (3600 * SECOND) /* of who queues */
+#define START INT64_C(1700000000000000)
 
-static struct server server;
-static redisContext *redis;
+static struct real_store store;
 
 static int set_up(void **state)
 {
     (void)state;
-    if (server_start(&server) != 0) {
-        print_error("redis-server does not start: is it installed?\n");
-        return -1;
-    }
-    redis = redisConnectUnix(server.socket);
-    return redis == NULL || redis->err != 0;
+    return real_store_start(&store);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    redisFree(redis);
-    server_stop(&server);
+    real_store_stop(&store);
     return 0;
 }
 
 static int empty(void **state)
 {
     (void)state;
-    freeReplyObject(redisCommand(redis, "CONFIG SET maxmemory 0"));
-    freeReplyObject(redisCommand(redis, "FLUSHALL"));
+    real_store_clear(&store);
     return 0;
 }
 
-/* The integer a command answers. */
-static long long number(const char *command, const char *key)
-{
-    redisReply *reply = redisCommand(redis, command, key);
-    assert_non_null(reply);
-    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
-    long long value = reply->integer;
-    freeReplyObject(reply);
-    return value;
-}
+/* The algorithms and their variants. */
+#define KINDS 7
+static const struct {
+    enum weir__algorithm_id algorithm;
+    int64_t variant;
+} kinds[KINDS] = {{WEIR__TOKEN_BUCKET, 0},   {WEIR__LEAKY_BUCKET, 0}, {WEIR__LEAKY_BUCKET, 1},
+                  {WEIR__FIXED_WINDOW, 0},   {WEIR__FIXED_WINDOW, 1}, {WEIR__SLIDING_LOG, 0},
+                  {WEIR__SLIDING_COUNTER, 0}};
 
-static void run(const char *format, ...)
+/* So many a second, and as many at once. */
+static struct weir__rule rule_of(size_t kind, int64_t per_s, int64_t budget)
 {
-    va_list list;
-    va_start(list, format);
-    redisReply *reply = redisvCommand(redis, format, list);
-    va_end(list);
-    assert_non_null(reply);
-    if (reply->type == REDIS_REPLY_ERROR) {
-        fail_msg("%s: %s", format, reply->str);
-    }
-    freeReplyObject(reply);
-}
-
-/* EVAL of `source` with what a client would send, and the clock as a third argument. */
-static redisReply *eval(const char *source, const char *key, const struct weir__rule *rule,
-                        const struct weir__ask *ask, int64_t now_us)
-{
-    unsigned char rule_bytes[WEIR__RULE_BYTES];
-    unsigned char ask_bytes[WEIR__ASK_BYTES];
-    weir__wire_pack_rule(rule_bytes, rule);
-    weir__wire_pack_ask(ask_bytes, ask);
-    redisReply *reply = redisCommand(redis, "EVAL %s 1 %s %b %b %lld", source, key, rule_bytes,
-                                     sizeof rule_bytes, ask_bytes, sizeof ask_bytes,
-                                     (long long)now_us);
-    assert_non_null(reply);
-    return reply;
-}
-
-static void read_values(const redisReply *reply, int64_t values[WEIR__GRANT_FIELDS])
-{
-    if (reply->type == REDIS_REPLY_ERROR) {
-        fail_msg("%s", reply->str);
-    }
-    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
-    assert_int_equal(reply->elements, WEIR__GRANT_FIELDS);
-    for (size_t i = 0; i < WEIR__GRANT_FIELDS; i++) {
-        assert_int_equal(reply->element[i]->type, REDIS_REPLY_INTEGER);
-        values[i] = reply->element[i]->integer;
-    }
-}
-
-/* The shipped script with its own clock; the grant must be one that core/wire believes. */
-static struct weir__grant ask_store(const char *key, const struct weir__rule *rule,
-                                    const struct weir__ask *ask)
-{
-    int64_t values[WEIR__GRANT_FIELDS];
-    struct weir__grant grant;
-    redisReply *reply = eval(weir__script_token_bucket.source, key, rule, ask, 0);
-    read_values(reply, values);
-    assert_true(weir__wire_read_grant(&grant, values, WEIR__GRANT_FIELDS, rule, ask));
-    freeReplyObject(reply);
-    return grant;
-}
-
-/* The error the shipped script ends with. */
-static void assert_error(redisReply *reply, const char *first_word)
-{
-    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
-    if (strncmp(reply->str, first_word, strlen(first_word)) != 0) {
-        fail_msg("expected %s, got: %s", first_word, reply->str);
-    }
-    freeReplyObject(reply);
-}
-
-static struct weir__rule rule_of(uint64_t per_s, uint64_t capacity, int64_t budget)
-{
-    struct weir__rule rule = {.version = 1, .budget = budget, .window_us = 1000 * MS};
+    struct weir__rule rule = {.version = 1,
+                              .budget = budget,
+                              .window_us = SECOND,
+                              .algorithm = kinds[kind].algorithm,
+                              .variant = kinds[kind].variant};
     uint64_t largest;
-    assert_true(weir__rule_set_rate(&rule, per_s, 1000000, capacity, &largest));
+    assert_true(weir__rule_set_rate(&rule, (uint64_t)per_s, SECOND, (uint64_t)per_s, &largest));
     rule.initial = rule.capacity;
+    if (rule.algorithm == WEIR__LEAKY_BUCKET && rule.variant == WEIR__VARIANT_QUEUE) {
+        rule.max_wait_us = PATIENCE;
+    }
+    bool month = rule.algorithm == WEIR__FIXED_WINDOW && rule.variant == WEIR__VARIANT_MONTH;
+    if (rule.algorithm >= WEIR__FIXED_WINDOW && !month) {
+        rule.period_us = SECOND;
+    }
     return rule;
 }
 
-static const struct weir__ask nothing = {
-    .least = 1,
-    .heard = WEIR__NO_WINDOW,
-    .settle = {{WEIR__NO_WINDOW, 0, 0}, {WEIR__NO_WINDOW, 0, 0}}};
-
-/* ---- Bit for bit --------------------------------------------------------------------------- */
-
-/* `source` with the only occurrence of `from` exchanged; the caller frees it. */
-static char *exchange(const char *source, const char *from, const char *to)
+static int64_t take(const char *key, const struct weir__rule *rule, int64_t tokens)
 {
-    const char *at = strstr(source, from);
-    assert_non_null(at);
-    assert_null(strstr(at + 1, from));
-    size_t size = strlen(source) + strlen(to) + 1;
-    char *out = malloc(size);
-    assert_non_null(out);
-    snprintf(out, size, "%.*s%s%s", (int)(at - source), source, to, at + strlen(from));
-    return out;
+    struct weir__ask ask = twins_nothing;
+    ask.exact = tokens;
+    ask.wait_us = rule->max_wait_us;
+    return store_ask(&store, key, rule, &ask).exact;
 }
 
-static char *script_with_our_clock(void)
+/* Ten at once, and so slow that nothing comes back while a test runs. */
+static struct weir__rule slow_of(size_t kind, int64_t budget)
 {
-    char later[64];
-    snprintf(later, sizeof later, "ceil(life / 1000) + 1 + %lld)", (long long)FAR_AWAY_MS);
-    char *clock = exchange(weir__script_token_bucket.source, "call('TIME')", "{0, ARGV[3]}");
-    char *both = exchange(clock, "ceil(life / 1000) + 1)", later);
-    free(clock);
-    return both;
+    struct weir__rule rule = rule_of(kind, 10, budget);
+    if (rule.period_us > 0) {
+        rule.period_us = 1000000 * SECOND;
+    }
+    if (rule.algorithm < WEIR__FIXED_WINDOW) {
+        rule.tick_us = SECOND;
+        rule.units_per_tick = 1;
+        rule.units_per_token = 300;
+    }
+    return rule;
 }
 
-/* A look (`written` false) leaves the expiry where it was, which time has moved away from since. */
-static bool same_state(const struct weir__token_bucket *bucket, int64_t now_us, bool written,
-                       char why[160])
-{
-    if (number("EXISTS %s", "k") != bucket->exists) {
-        snprintf(why, 160, "only one of both has the key");
-        return false;
-    }
-    if (!bucket->exists) {
-        return true;
-    }
-    long long left_ms = (bucket->expires_us - now_us) / MS;
-    long long ttl_ms = number("PTTL %s", "k") - FAR_AWAY_MS;
-    if (written && (ttl_ms < left_ms - PATIENCE_MS || ttl_ms > left_ms)) {
-        snprintf(why, 160, "expiry: C %lld ms, Redis %lld ms", left_ms, ttl_ms);
-        return false;
-    }
-    redisReply *fields = redisCommand(redis, "HMGET k l t r a");
-    struct stored_bucket stored = {.level = {NULL, 0}};
-    stored.level.data = fields->element[0]->str;
-    stored.level.len = (size_t)fields->element[0]->len;
-    stored.stamp.data = fields->element[1]->str;
-    stored.stamp.len = (size_t)fields->element[1]->len;
-    stored.rule.data = fields->element[2]->str;
-    stored.rule.len = (size_t)fields->element[2]->len;
-    stored.account.data = fields->element[3]->str;
-    stored.account.len = (size_t)fields->element[3]->len;
-    bool equal = stored_bucket_equals(&stored, bucket, why);
-    freeReplyObject(fields);
-    return equal;
-}
-
-static void run_sequence(const char *source, uint64_t seed)
-{
-    struct random_asks random;
-    struct weir__token_bucket bucket = {.exists = false};
-    random_asks_begin(&random, seed);
-    run("DEL k");
-    for (int step = 0; step < STEPS; step++) {
-        struct weir__ask ask;
-        struct weir__grant grant;
-        int64_t values[WEIR__GRANT_FIELDS];
-        char why[160] = "";
-        random_asks_next(&random, &ask);
-        if (random.now_us >= bucket.expires_us) {
-            run("DEL k");
-        }
-        weir__token_bucket_ask(&bucket, &random.rule, &ask, random.now_us, &grant);
-        redisReply *reply = eval(source, "k", &random.rule, &ask, random.now_us);
-        read_values(reply, values);
-        freeReplyObject(reply);
-        if (!grants_equal(&grant, values, WEIR__GRANT_FIELDS, why) ||
-            !same_state(&bucket, random.now_us, !ask.peek, why)) {
-            fail_msg("sequence %llu, step %d: %s", (unsigned long long)seed, step, why);
-        }
-        random_asks_heard(&random, &grant);
-    }
-}
-
-static void test_same_as_c(void **state)
-{
-    (void)state;
-    uint64_t seed = random_asks_seed(1);
-    uint64_t count = random_asks_count(SEQUENCES);
-    print_message("WEIR_SEED=%llu WEIR_STEPS=%llu\n", (unsigned long long)seed,
-                  (unsigned long long)count);
-    char *source = script_with_our_clock();
-    for (uint64_t i = 0; i < count; i++) {
-        run_sequence(source, seed + i);
-    }
-    free(source);
-}
-
-/* ---- As it ships --------------------------------------------------------------------------- */
+/* ---- Expiry ---------------------------------------------------------------------------------- */
 
 static void test_r4_key_outlives_its_windows(void **state)
 {
     (void)state;
-    struct weir__rule rule = rule_of(1000, 10, 10); /* full in 10 ms, windows of 1 s */
-    struct weir__ask ask = nothing;
+    struct weir__rule rule = rule_of(0, 1000, 10); /* ten are back in 10 ms, windows of 1 s */
+    struct weir__ask ask = twins_nothing;
     ask.want = 4;
-    assert_int_equal(ask_store("k", &rule, &ask).lease, 4);
-    long long left_ms = number("PTTL %s", "k");
-    assert_in_range(left_ms, 1000, 2002);
+    assert_int_equal(store_ask(&store, "k", &rule, &ask).lease, 4);
+    assert_in_range(store_number(&store, "PTTL %s", "k"), 1000, 2002);
 }
 
 static void test_b16_every_key_has_an_expiry(void **state)
 {
     (void)state;
-    static const uint64_t rates[] = {3, 1000, 1000000000};
-    for (size_t i = 0; i < 3; i++) {
-        struct weir__rule rule = rule_of(rates[i], 1, 0);
-        rule.version = (int64_t)i + 1;
-        struct weir__ask ask = nothing;
-        ask.exact = 1;
-        ask_store("k", &rule, &ask);
-        assert_true(number("PTTL %s", "k") != -1);
+    static const int64_t rates[] = {1, 1000, 1000000000};
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        for (size_t i = 0; i < 3; i++) {
+            char key[16];
+            snprintf(key, sizeof key, "k%zu", kind);
+            struct weir__rule rule = rule_of(kind, rates[i], 0);
+            rule.version = (int64_t)i + 1;
+            take(key, &rule, 1);
+            /* it may have gone, but never stays */
+            assert_true(store_number(&store, "PTTL %s", key) != -1);
+        }
+        struct weir__rule slow = slow_of(kind, 0);
+        assert_int_equal(take("slow", &slow, 10), 10);
+        long long left_ms = store_number(&store, "PTTL %s", "slow");
+        assert_true(left_ms > 0);
+        assert_int_equal(take("slow", &slow, 10), 0); /* a refusal renews it as well */
+        assert_true(store_number(&store, "PTTL %s", "slow") > left_ms - 60000);
+        store_run(&store, "DEL slow");
     }
-    struct weir__rule slow = rule_of(1, 1000, 0);
-    struct weir__ask all = nothing;
-    all.exact = 1000;
-    assert_int_equal(ask_store("slow", &slow, &all).exact, 1000);
-    assert_in_range(number("PTTL %s", "slow"), 999000, 1000001);
-    assert_int_equal(ask_store("slow", &slow, &all).exact, 0); /* a refusal renews it as well */
-    assert_in_range(number("PTTL %s", "slow"), 990000, 1000001);
 }
 
 static void test_b24_key_without_expiry_is_mended(void **state)
 {
     (void)state;
-    struct weir__rule rule = rule_of(1, 10, 5);
-    struct weir__ask ask = nothing;
-    ask.exact = 10;
-    assert_int_equal(ask_store("k", &rule, &ask).exact, 10);
-    run("PERSIST k");
-    assert_int_equal(number("PTTL %s", "k"), -1);
-    ask.exact = 1;
-    struct weir__grant grant = ask_store("k", &rule, &ask);
-    assert_true(number("PTTL %s", "k") > 0);
-    if (grant.exact == 0) { /* it will be let in once a token is there */
-        assert_in_range(grant.retry_after_us, 1, 1000000);
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir__rule rule = slow_of(kind, 5);
+        assert_int_equal(take("k", &rule, 10), 10);
+        store_run(&store, "PERSIST k");
+        assert_int_equal(store_number(&store, "PTTL %s", "k"), -1);
+        assert_int_equal(take("k", &rule, 1), 0);
+        assert_true(store_number(&store, "PTTL %s", "k") > 0);
+        store_run(&store, "DEL k");
     }
 }
 
-static void test_look_changes_nothing(void **state)
-{
-    (void)state;
-    struct weir__rule rule = rule_of(1, 10, 5);
-    struct weir__ask look = nothing;
-    look.peek = true;
-    assert_int_equal(ask_store("k", &rule, &look).remaining, 10);
-    assert_int_equal(number("EXISTS %s", "k"), 0);
+/* ---- What is written ------------------------------------------------------------------------- */
 
-    struct weir__ask ask = nothing;
-    ask.want = 2;
-    assert_int_equal(ask_store("k", &rule, &ask).lease, 2);
-    run("PERSIST k");
-    assert_int_equal(ask_store("k", &rule, &look).outstanding, 2);
-    assert_int_equal(number("PTTL %s", "k"), -1);
+static redisReply *fields_of(const char *key)
+{
+    redisReply *reply = redisCommand(store.redis, "HMGET %s l t r a x", key);
+    assert_non_null(reply);
+    assert_int_equal(reply->elements, STORED_FIELDS);
+    return reply;
 }
 
-static void test_r1_no_account_without_budget(void **state)
+/* Frees both. */
+static void assert_same_fields(redisReply *before, redisReply *after)
 {
-    (void)state;
-    struct weir__rule rule = rule_of(1, 10, 0);
-    struct weir__ask ask = nothing;
-    ask.exact = 1;
-    assert_int_equal(ask_store("k", &rule, &ask).exact, 1);
-    assert_int_equal(number("HLEN %s", "k"), 3);
-    rule.version++;
-    rule.budget = 5;
-    assert_int_equal(ask_store("k", &rule, &ask).exact, 1);
-    assert_int_equal(number("HLEN %s", "k"), 4);
-    rule.version++;
-    rule.budget = 0;
-    assert_int_equal(ask_store("k", &rule, &ask).exact, 1);
-    assert_int_equal(number("HSTRLEN %s a", "k"), 0);
-}
-
-static void test_b26_full_memory_writes_nothing(void **state)
-{
-    (void)state;
-    struct weir__rule rule = rule_of(1, 10, 5);
-    struct weir__ask ask = nothing;
-    ask.want = 2;
-    assert_int_equal(ask_store("old", &rule, &ask).lease, 2);
-    run("PERSIST old");
-    redisReply *before = redisCommand(redis, "HMGET old l t r a");
-    run("CONFIG SET maxmemory 1");
-    rule.version = 2;
-    assert_error(eval(weir__script_token_bucket.source, "new", &rule, &ask, 0), "OOM");
-    assert_error(eval(weir__script_token_bucket.source, "old", &rule, &ask, 0), "OOM");
-    run("CONFIG SET maxmemory 0");
-    assert_int_equal(number("EXISTS %s", "new"), 0);
-    assert_int_equal(number("PTTL %s", "old"), -1);
-    redisReply *after = redisCommand(redis, "HMGET old l t r a");
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < STORED_FIELDS; i++) {
+        assert_int_equal(after->element[i]->type, before->element[i]->type);
         assert_int_equal(after->element[i]->len, before->element[i]->len);
-        assert_memory_equal(after->element[i]->str, before->element[i]->str,
-                            (size_t)before->element[i]->len);
+        if (before->element[i]->len > 0) {
+            assert_memory_equal(after->element[i]->str, before->element[i]->str,
+                                (size_t)before->element[i]->len);
+        }
     }
     freeReplyObject(before);
     freeReplyObject(after);
 }
 
+static void test_look_changes_nothing(void **state)
+{
+    (void)state;
+    struct weir__ask look = twins_nothing;
+    look.peek = true;
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir__rule rule = rule_of(kind, 10, 5);
+        assert_int_equal(store_ask(&store, "k", &rule, &look).remaining, 10);
+        assert_int_equal(store_number(&store, "EXISTS %s", "k"), 0);
+
+        rule = slow_of(kind, 5);
+        assert_int_equal(take("k", &rule, 2), 2);
+        store_run(&store, "PERSIST k");
+        redisReply *before = fields_of("k");
+        assert_int_equal(store_ask(&store, "k", &rule, &look).remaining, 8);
+        rule.version = 2;
+        store_ask(&store, "k", &rule, &look);
+        assert_same_fields(before, fields_of("k"));
+        assert_int_equal(store_number(&store, "PTTL %s", "k"), -1);
+        store_run(&store, "DEL k");
+    }
+}
+
+static void test_r1_no_account_without_budget(void **state)
+{
+    (void)state;
+    struct weir__rule rule = rule_of(0, 10, 0);
+    assert_int_equal(take("k", &rule, 1), 1);
+    assert_int_equal(store_number(&store, "HSTRLEN %s a", "k"), 0);
+    rule.version++;
+    rule.budget = 5;
+    assert_int_equal(take("k", &rule, 1), 1);
+    assert_true(store_number(&store, "HSTRLEN %s a", "k") > 0);
+    rule.version++;
+    rule.budget = 0;
+    assert_int_equal(take("k", &rule, 1), 1);
+    assert_int_equal(store_number(&store, "HSTRLEN %s a", "k"), 0);
+}
+
+/* The log has an entry to drop first, and grows all the same. */
+static void test_b26_full_memory_writes_nothing(void **state)
+{
+    (void)state;
+    const char *sha1 = weir__script_lease.sha1;
+    struct weir__ask ask = twins_nothing;
+    ask.exact = 1;
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir__rule rule = slow_of(kind, 5);
+        redisReply *reply = store_eval(&store, sha1, "old", &rule, &ask, START);
+        assert_int_equal(reply->element[1]->integer, 1);
+        freeReplyObject(reply);
+        store_run(&store, "PERSIST old");
+        redisReply *before = fields_of("old");
+        store_run(&store, "CONFIG SET maxmemory 1");
+        rule.version = 2;
+        store_assert_error(store_eval(&store, sha1, "new", &rule, &ask, OWN_TIME), "OOM");
+        store_assert_error(store_eval(&store, sha1, "old", &rule, &ask, OWN_TIME), "OOM");
+        store_run(&store, "CONFIG SET maxmemory 0");
+        assert_int_equal(store_number(&store, "EXISTS %s", "new"), 0);
+        assert_int_equal(store_number(&store, "PTTL %s", "old"), -1);
+        assert_same_fields(before, fields_of("old"));
+        store_run(&store, "DEL old");
+    }
+}
+
+/* ---- What is not its own --------------------------------------------------------------------- */
+
 static void test_wrong_type(void **state)
 {
     (void)state;
-    struct weir__rule rule = rule_of(1, 10, 5);
-    run("SET k something");
-    assert_error(eval(weir__script_token_bucket.source, "k", &rule, &nothing, 0), "WRONGTYPE");
-    run("GET k");
+    store_run(&store, "SET k something");
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir__rule rule = rule_of(kind, 10, 5);
+        store_assert_error(
+            store_eval(&store, weir__script_lease.sha1, "k", &rule, &twins_nothing, OWN_TIME),
+            "WRONGTYPE");
+    }
+    assert_int_equal(store_number(&store, "STRLEN %s", "k"), 9);
 }
 
 static void test_wrong_arguments(void **state)
 {
     (void)state;
     static const char *const tails[] = {"0", "1 k", "1 k r", "1 k r a", "2 k l r a", "0 r a"};
-    const char *source = weir__script_token_bucket.source;
+    const char *sha1 = weir__script_lease.sha1;
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         char format[32];
-        snprintf(format, sizeof format, "EVAL %%s %s", tails[i]);
-        assert_error(redisCommand(redis, format, source), "WEIRARG");
+        snprintf(format, sizeof format, "EVALSHA %%s %s", tails[i]);
+        store_assert_error(redisCommand(store.redis, format, sha1), "WEIRARG");
     }
-    char rule[WEIR__RULE_BYTES + 1] = {0};
-    char ask[WEIR__ASK_BYTES + 1] = {0};
-    assert_error(redisCommand(redis, "EVAL %s 1 k %b %b", source, rule, sizeof rule, ask,
-                              (size_t)WEIR__ASK_BYTES),
-                 "WEIRARG");
-    assert_error(redisCommand(redis, "EVAL %s 1 k %b %b", source, rule, (size_t)WEIR__RULE_BYTES,
-                              ask, sizeof ask),
-                 "WEIRARG");
-    assert_error(redisCommand(redis, "EVAL %s 2 k l %b %b", source, rule, (size_t)WEIR__RULE_BYTES,
-                              ask, (size_t)WEIR__ASK_BYTES),
-                 "WEIRARG");
-    assert_int_equal(number("EXISTS %s", "k"), 0);
+    char bytes[200] = {0};
+    static const struct {
+        const char *format;
+        size_t rule, ask;
+    } calls[] = {{"EVALSHA %s 1 k %b %b", WEIR__RULE_BYTES + 1, WEIR__ASK_BYTES},
+                 {"EVALSHA %s 1 k %b %b", WEIR__RULE_BYTES - 1, WEIR__ASK_BYTES},
+                 {"EVALSHA %s 1 k %b %b", WEIR__RULE_BYTES, WEIR__ASK_BYTES + 1},
+                 {"EVALSHA %s 2 k l %b %b", WEIR__RULE_BYTES, WEIR__ASK_BYTES},
+                 {"EVALSHA %s 1 k %b %b", WEIR__RULE_BYTES, WEIR__ASK_BYTES}}; /* algorithm 0 */
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        store_assert_error(redisCommand(store.redis, calls[i].format, sha1, bytes, calls[i].rule,
+                                        bytes, calls[i].ask),
+                           "WEIRARG");
+    }
+    assert_int_equal(store_number(&store, "EXISTS %s", "k"), 0);
 }
 
 /* What this script did not write is no bucket: it starts anew, whole and with an expiry. */
@@ -397,45 +287,124 @@ static void test_foreign_hash_starts_anew(void **state)
     (void)state;
     static const char *const foreign[] = {"HSET k l 0", "HSET k l 0 t 0 r short", "HSET k a x",
                                           "HSET k other field", "HSET k l many t 0 r x a y"};
-    struct weir__rule rule = rule_of(1, 10, 0);
-    struct weir__ask ask = nothing;
-    ask.exact = 1;
-    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-        run("DEL k");
-        run(foreign[i]);
-        assert_int_equal(ask_store("k", &rule, &ask).remaining, 9);
-        assert_in_range(ask_store("k", &rule, &ask).remaining, 8, 9);
-        assert_true(number("PTTL %s", "k") > 0);
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir__rule rule = slow_of(kind, 0);
+        for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+            store_run(&store, "DEL k");
+            store_run(&store, foreign[i]);
+            struct weir__ask ask = twins_nothing;
+            ask.exact = 1;
+            ask.wait_us = rule.max_wait_us;
+            assert_int_equal(store_ask(&store, "k", &rule, &ask).remaining, 9);
+            assert_int_equal(store_ask(&store, "k", &rule, &ask).remaining, 8);
+            assert_true(store_number(&store, "PTTL %s", "k") > 0);
+        }
+        store_run(&store, "DEL k");
     }
 }
 
-/* The rights that docs/protocol.md names are enough. */
+/* Of its own hash a field is gone. */
+static void test_half_a_hash_starts_anew(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir__rule rule = slow_of(kind, 0);
+        for (size_t i = 0; i < STORED_FIELDS; i++) {
+            const char *name = stored_field_names[i];
+            bool has_extra = rule.algorithm >= WEIR__SLIDING_LOG;
+            bool needed = strcmp(name, "a") != 0 && (strcmp(name, "x") != 0 || has_extra);
+            assert_int_equal(take("k", &rule, 4), 4);
+            store_run(&store, "HDEL k %s", name);
+            struct weir__ask ask = twins_nothing;
+            ask.exact = 1;
+            ask.wait_us = rule.max_wait_us;
+            assert_int_equal(store_ask(&store, "k", &rule, &ask).remaining, needed ? 9 : 5);
+            assert_true(store_number(&store, "PTTL %s", "k") > 0);
+            store_run(&store, "DEL k");
+        }
+    }
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+/* Told the time, the script does not ask for it; not told, it has the server's. */
+static void test_the_time_may_be_given(void **state)
+{
+    (void)state;
+    struct weir__rule rule = rule_of(3, 10, 0);
+    struct weir__ask ask = twins_nothing;
+    int64_t values[WEIR__GRANT_FIELDS];
+    ask.exact = 1;
+    store_values(store_eval(&store, weir__script_lease.sha1, "given", &rule, &ask, START + 5),
+                 values);
+    assert_int_equal(values[14], START);
+
+    redisReply *time = redisCommand(store.redis, "TIME");
+    assert_int_equal(time->elements, 2);
+    int64_t before_us = atoll(time->element[0]->str) * SECOND;
+    freeReplyObject(time);
+    int64_t start_us = store_ask(&store, "own", &rule, &ask).start_us;
+    assert_true(start_us >= before_us && start_us <= before_us + 600 * SECOND);
+}
+
+/* ---- Rights ---------------------------------------------------------------------------------- */
+
+#define RIGHTS 6
+static const char *const rights[RIGHTS] = {"+evalsha", "+script|load", "+time",
+                                           "+hmget",   "+hset",        "+pexpire"};
+
+/* A user who may touch one key, with the rights that docs/protocol.md names but one. */
+static void log_in(size_t without)
+{
+    char list[120] = "";
+    for (size_t i = 0; i < RIGHTS; i++) {
+        if (i != without) {
+            strcat(strcat(list, " "), rights[i]);
+        }
+    }
+    char command[200];
+    snprintf(command, sizeof command, "ACL SETUSER weir reset on >secret ~weir:l:k%s", list);
+    store_run(&store, command);
+    store_run(&store, "AUTH weir secret");
+}
+
 static void test_least_rights(void **state)
 {
     (void)state;
-    struct weir__rule rule = rule_of(1, 10, 5);
-    run("ACL SETUSER weir reset on >secret ~weir:* +evalsha +script|load +time +hmget +hset "
-        "+pexpire");
-    run("AUTH weir secret");
-    run("SCRIPT LOAD %s", weir__script_token_bucket.source);
-    unsigned char rule_bytes[WEIR__RULE_BYTES];
-    unsigned char ask_bytes[WEIR__ASK_BYTES];
-    weir__wire_pack_rule(rule_bytes, &rule);
-    weir__wire_pack_ask(ask_bytes, &nothing);
-    run("EVALSHA %s 1 weir:l:k %b %b", weir__script_token_bucket.sha1, rule_bytes,
-        sizeof rule_bytes, ask_bytes, sizeof ask_bytes);
-    assert_error(redisCommand(redis, "EVALSHA %s 1 other:k %b %b", weir__script_token_bucket.sha1,
-                              rule_bytes, sizeof rule_bytes, ask_bytes, sizeof ask_bytes),
-                 "NOPERM");
-    redisFree(redis);
-    redis = redisConnectUnix(server.socket);
-    assert_int_equal(redis->err, 0);
+    const char *sha1 = weir__script_lease.sha1;
+    struct weir__ask ask = twins_nothing;
+    ask.want = 2;
+    ask.exact = 1;
+    log_in(RIGHTS);
+    store_run(&store, "SCRIPT LOAD %s", weir__script_lease.source);
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir__rule rule = rule_of(kind, 10, 5);
+        rule.version = (int64_t)kind + 1;
+        assert_int_equal(store_ask(&store, "weir:l:k", &rule, &ask).version, kind + 1);
+        store_assert_error(store_eval(&store, sha1, "weir:l:kk", &rule, &ask, OWN_TIME), "NOPERM");
+    }
+}
+
+static void test_no_right_is_too_many(void **state)
+{
+    (void)state;
+    struct weir__rule rule = rule_of(0, 10, 5);
+    for (size_t i = 0; i < RIGHTS; i++) {
+        real_store_clear(&store);
+        log_in(i);
+        redisReply *reply = strcmp(rights[i], "+script|load") == 0
+                                ? redisCommand(store.redis, "SCRIPT LOAD %s", "return 1")
+                                : store_eval(&store, weir__script_lease.sha1, "weir:l:k", &rule,
+                                             &twins_nothing, OWN_TIME);
+        assert_non_null(reply);
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        freeReplyObject(reply);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_same_as_c, empty),
         cmocka_unit_test_setup(test_r4_key_outlives_its_windows, empty),
         cmocka_unit_test_setup(test_b16_every_key_has_an_expiry, empty),
         cmocka_unit_test_setup(test_b24_key_without_expiry_is_mended, empty),
@@ -445,7 +414,10 @@ int main(void)
         cmocka_unit_test_setup(test_wrong_type, empty),
         cmocka_unit_test_setup(test_wrong_arguments, empty),
         cmocka_unit_test_setup(test_foreign_hash_starts_anew, empty),
+        cmocka_unit_test_setup(test_half_a_hash_starts_anew, empty),
+        cmocka_unit_test_setup(test_the_time_may_be_given, empty),
         cmocka_unit_test_setup(test_least_rights, empty),
+        cmocka_unit_test_setup(test_no_right_is_too_many, empty),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -25,7 +25,7 @@
 static int64_t level_units(const struct sim *sim, unsigned index)
 {
     const struct promise *promise = &sim->promises[index];
-    const struct weir__token_bucket *key = &sim->store.keys[index].bucket;
+    const struct weir__global *key = &sim->store.keys[index].bucket;
     int64_t now_us = store_now_us(&sim->store, sim->now_us);
     if (!key->exists || now_us >= key->expires_us) {
         return promise->capacity * promise->per_token;
@@ -56,7 +56,7 @@ static int64_t unspent(const struct sim *sim, const struct sim_process *process,
  * find (R3, R5). */
 static int64_t coming_back(const struct sim *sim, unsigned index)
 {
-    const struct weir__token_bucket *key = &sim->store.keys[index].bucket;
+    const struct weir__global *key = &sim->store.keys[index].bucket;
     int64_t t = weir__max(store_now_us(&sim->store, sim->now_us), key->seen_us);
     bool turns = t >= key->cur_end_us;
     int64_t out_prev = turns ? 0 : key->out_prev;

@@ -40,7 +40,7 @@ static void mend(struct sim *sim)
 static int64_t patience_us(const struct sim *sim, unsigned key)
 {
     int64_t slowest = 0;
-    const struct weir__token_bucket *stored = &sim->store.keys[key].bucket;
+    const struct weir__global *stored = &sim->store.keys[key].bucket;
     for (unsigned i = 0; i < sim->count; i++) {
         const struct weir__rule *rule = &sim->processes[i].limits[key].rule;
         slowest = weir__max(slowest, weir__rule_time_us(rule, rule->capacity));
@@ -106,7 +106,7 @@ static void rest(struct sim *sim)
     }
     int64_t ahead_us = 0; /* the store's time stands still until its clock has caught up (R2) */
     for (unsigned key = 0; key < sim->config.keys; key++) {
-        const struct weir__token_bucket *stored = &sim->store.keys[key].bucket;
+        const struct weir__global *stored = &sim->store.keys[key].bucket;
         ahead_us = weir__max(ahead_us, weir__max(stored->seen_us, stored->stamp_us) -
                                            store_now_us(&sim->store, sim->now_us));
     }

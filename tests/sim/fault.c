@@ -20,7 +20,7 @@ static int64_t most_level(const struct sim *sim, unsigned key)
 
 static int64_t budget_out(const struct sim *sim, unsigned key)
 {
-    const struct weir__token_bucket *bucket = &sim->store.keys[key].bucket;
+    const struct weir__global *bucket = &sim->store.keys[key].bucket;
     return weir__max(sim->promises[key].budget, bucket->out_cur + bucket->out_prev);
 }
 

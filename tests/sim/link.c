@@ -102,7 +102,7 @@ void sim__link_send(struct sim *sim, struct sim_process *process,
 
 static void mutate_request(struct sim *sim, struct sim_message *message)
 {
-    struct weir__token_bucket *bucket = &sim->store.keys[message->key].bucket;
+    struct weir__global *bucket = &sim->store.keys[message->key].bucket;
     if (sim->config.mutant == SIM_SETTLES_INTO_ANY_WINDOW) {
         for (unsigned i = 0; i < WEIR__SETTLE_ROWS; i++) {
             struct weir__settle *row = &message->ask.settle[i];
@@ -140,7 +140,7 @@ static void follow_rule(struct sim *sim, unsigned key, const struct weir__rule *
 
 static void run_ask(struct sim *sim, struct sim_message *message)
 {
-    struct weir__token_bucket *bucket = &sim->store.keys[message->key].bucket;
+    struct weir__global *bucket = &sim->store.keys[message->key].bucket;
     struct promise *promise = &sim->promises[message->key];
     int64_t smooth_us = sim__smooth(sim);
     struct weir__rule asked = message->rule;

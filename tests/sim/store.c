@@ -42,7 +42,7 @@ void store_init(struct store *store, struct lua_host *lua, int script)
     store->drift_ppm = store->step_us = 0;
     store->difference[0] = 0;
     for (unsigned i = 0; i < STORE_KEYS_MAX; i++) {
-        store->keys[i].bucket = (struct weir__token_bucket){.exists = false};
+        store->keys[i].bucket = (struct weir__global){.exists = false};
         store->keys[i].past_count = store->keys[i].past_at = 0;
     }
     if (lua != NULL) {
@@ -85,7 +85,7 @@ static void ask_lua(struct store *store, unsigned key, const struct weir__rule *
     lua_host_set_now_us(store->lua, now_us);
     lua_host_call(store->lua, store->script, name_of(key), 1,
                   (const void *const[]){rule_bytes, ask_bytes},
-                  (const size_t[]){sizeof rule_bytes, sizeof ask_bytes}, &reply);
+                  (const size_t[]){sizeof rule_bytes, sizeof ask_bytes}, 2, &reply);
     if (reply.error[0] != 0) {
         snprintf(store->difference, sizeof store->difference, "the script failed: %.150s",
                  reply.error);
@@ -113,7 +113,7 @@ void store_ask(struct store *store, unsigned key, const struct weir__rule *rule,
                const struct weir__ask *ask, int64_t true_us, struct weir__grant *grant)
 {
     int64_t now_us = store_now_us(store, true_us);
-    weir__token_bucket_ask(&store->keys[key].bucket, rule, ask, now_us, grant);
+    weir__global_ask(&store->keys[key].bucket, rule, ask, now_us, grant);
     if (store->lua != NULL) {
         ask_lua(store, key, rule, ask, now_us, grant);
     }
@@ -124,7 +124,7 @@ void store_ask(struct store *store, unsigned key, const struct weir__rule *rule,
 
 void store_lose(struct store *store, unsigned key)
 {
-    store->keys[key].bucket = (struct weir__token_bucket){.exists = false};
+    store->keys[key].bucket = (struct weir__global){.exists = false};
     forget_past(&store->keys[key]);
     if (store->lua != NULL) {
         lua_host_key_delete(store->lua, name_of(key), 1);

@@ -2,7 +2,7 @@
 #ifndef WEIR_TESTS_STORE_H
 #define WEIR_TESTS_STORE_H
 
-#include "core/algorithms/token_bucket.h"
+#include "core/global.h"
 #include "script/lua_host.h"
 
 /*
@@ -17,13 +17,13 @@
 /* One key as it was after an ask, for a failover to an older copy. */
 struct store_past {
     int64_t at_us; /* true time */
-    struct weir__token_bucket bucket;
+    struct weir__global bucket;
     struct lua_host_copy *copy;
     int64_t granted; /* by that ask */
 };
 
 struct store_key {
-    struct weir__token_bucket bucket;
+    struct weir__global bucket;
     struct store_past past[STORE_PAST]; /* a ring, the next goes to past[past_at] */
     unsigned past_count, past_at;
 };

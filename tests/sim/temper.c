@@ -45,6 +45,7 @@ static void choose_rule(struct weir__rule *rule, uint64_t *seed, bool calm)
     double refill = PICK(seed, 0.2, 1, 3, 10, 40); /* tokens a window */
     *rule = (struct weir__rule){
         .version = 1,
+        .algorithm = WEIR__TOKEN_BUCKET,
         .tick_us = tick_us,
         .units_per_tick = weir__max(1, (int64_t)(refill * 1e6 / (double)window_us)) * tick_us,
         .units_per_token = 1000000,

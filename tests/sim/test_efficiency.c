@@ -64,6 +64,7 @@ static int64_t poisson(double mean)
 static void begin(const struct row *row)
 {
     struct weir__rule rule = {.version = 1,
+                              .algorithm = WEIR__TOKEN_BUCKET,
                               .budget = row->budget,
                               .initial = row->load >= 1 || row->load <= 0 ? 0 : row->capacity};
     uint64_t largest;

@@ -59,6 +59,7 @@ static void set(const struct weir__rule *rule, bool lua)
 static struct weir__rule ten(void)
 {
     return (struct weir__rule){.version = 1,
+                               .algorithm = WEIR__TOKEN_BUCKET,
                                .tick_us = 1,
                                .units_per_tick = 1,
                                .units_per_token = 1,
@@ -340,6 +341,7 @@ static void early_departure(bool lua)
 static void spill(bool lua)
 {
     const struct weir__rule rule = {.version = 1,
+                                    .algorithm = WEIR__TOKEN_BUCKET,
                                     .tick_us = 1000,
                                     .units_per_tick = 3,
                                     .units_per_token = 1,
@@ -487,8 +489,7 @@ static int set_up(void **state)
 {
     (void)state;
     host = lua_host_new();
-    script = lua_host_load(host, weir__script_token_bucket.source,
-                           weir__script_token_bucket.source_len);
+    script = lua_host_load(host, weir__script_lease.source, weir__script_lease.source_len);
     return script < 0;
 }
 

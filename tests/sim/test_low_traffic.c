@@ -26,8 +26,11 @@ static int script;
 
 static void begin(int64_t budget, int64_t rtt_us)
 {
-    struct weir__rule rule = {
-        .version = 1, .budget = budget, .window_us = 400000, .initial = LIMIT};
+    struct weir__rule rule = {.version = 1,
+                              .algorithm = WEIR__TOKEN_BUCKET,
+                              .budget = budget,
+                              .window_us = 400000,
+                              .initial = LIMIT};
     uint64_t largest;
     assert_true(weir__rule_set_rate(&rule, LIMIT, MINUTE_US, LIMIT, &largest));
     const struct sim_config config = {
@@ -159,8 +162,7 @@ static int set_up(void **state)
 {
     (void)state;
     host = lua_host_new();
-    script = lua_host_load(host, weir__script_token_bucket.source,
-                           weir__script_token_bucket.source_len);
+    script = lua_host_load(host, weir__script_lease.source, weir__script_lease.source_len);
     return script < 0;
 }
 

@@ -31,8 +31,7 @@ static int set_up(void **state)
 {
     (void)state;
     host = lua_host_new();
-    script = lua_host_load(host, weir__script_token_bucket.source,
-                           weir__script_token_bucket.source_len);
+    script = lua_host_load(host, weir__script_lease.source, weir__script_lease.source_len);
     return script < 0;
 }
 

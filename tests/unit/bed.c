@@ -17,6 +17,7 @@ struct bed bed_of(uint64_t tokens, int64_t period_us, int64_t capacity, int64_t 
     assert_true(
         weir__rule_set_rate(&bed.rule, tokens, (uint64_t)period_us, (uint64_t)capacity, &largest));
     bed.rule.version = 1;
+    bed.rule.algorithm = WEIR__TOKEN_BUCKET;
     bed.rule.budget = budget;
     bed.rule.window_us = 100 * MS;
     bed.rule.max_wait_us = 0;
@@ -30,7 +31,7 @@ const struct weir__ask bed_nothing = {.least = 1,
 
 void bed_ask(struct bed *bed, int64_t at, const struct weir__ask *ask)
 {
-    weir__token_bucket_ask(&bed->key, &bed->rule, ask, START + at, &bed->grant);
+    weir__global_ask(&bed->key, &bed->rule, ask, START + at, &bed->grant);
 }
 
 bool bed_take(struct bed *bed, int64_t at, int64_t cost)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/algorithms/token_bucket.h"
+#include "core/global.h"
 
 /* A test bed: one key of a global token bucket, asked by hand. */
 
@@ -17,7 +17,7 @@
 
 /* One key and the rule its callers have; times are from START. */
 struct bed {
-    struct weir__token_bucket key;
+    struct weir__global key;
     struct weir__rule rule;
     struct weir__grant grant; /* the last */
 };

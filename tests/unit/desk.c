@@ -29,7 +29,12 @@ void desk_begin(struct desk *desk, uint64_t tokens, int64_t capacity, int64_t bu
     *desk = (struct desk){.now_us = OUR_EPOCH_US};
     desk->limit.outage = WEIR__OUTAGE_CLOSED;
     desk->limit.rule = (struct weir__rule){
-        .version = 1, .budget = budget, .window_us = DESK_WINDOW_US, .initial = capacity};
+        .version = 1,
+        .algorithm = WEIR__TOKEN_BUCKET,
+        .budget = budget,
+        .window_us = DESK_WINDOW_US,
+        .initial = capacity,
+    };
     assert_true(
         weir__rule_set_rate(&desk->limit.rule, tokens, 1000000, (uint64_t)capacity, &largest));
     weir__engine_init(&desk->engine, &config);
@@ -44,8 +49,8 @@ bool desk_sends(struct desk *desk)
 
 void desk_run(struct desk *desk)
 {
-    weir__token_bucket_ask(&desk->store, &desk->command.rule, &desk->command.ask,
-                           STORE_EPOCH_US + desk->now_us, &desk->grant);
+    weir__global_ask(&desk->store, &desk->command.rule, &desk->command.ask,
+                     STORE_EPOCH_US + desk->now_us, &desk->grant);
 }
 
 void desk_hear(struct desk *desk)

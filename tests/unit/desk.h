@@ -2,7 +2,7 @@
 #ifndef WEIR_TESTS_DESK_H
 #define WEIR_TESTS_DESK_H
 
-#include "core/algorithms/token_bucket.h"
+#include "core/global.h"
 #include "core/engine.h"
 
 /*
@@ -13,7 +13,7 @@ struct desk {
     struct weir__engine engine;
     struct weir__limit limit;
     struct weir__bucket bucket;
-    struct weir__token_bucket store;
+    struct weir__global store;
     int64_t now_us;
     struct weir__command command; /* the latest */
     struct weir__grant grant;     /* the store's latest answer */

@@ -303,7 +303,7 @@ static void test_one_process_does_not_hoard(void **state)
     int64_t out = 0;
     desk_begin(&desk, 1000, 1000, 100);
     for (int i = 0; i < 5; i++) {
-        struct weir__token_bucket store = desk.store;
+        struct weir__global store = desk.store;
         desk_begin(&desk, 1000, 1000, 100); /* another process, the same store */
         desk.store = store;
         (void)desk_miss(&desk);

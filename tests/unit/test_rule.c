@@ -145,8 +145,32 @@ static void test_time_is_the_first_moment(void **state)
         assert_true(weir__rule_tokens(&rule, us) >= n);
         assert_true(weir__rule_tokens(&rule, us - 1) < n);
         /* and the fraction is the one that was asked for */
-        assert_true((unsigned __int128)rule.units_per_tick * period ==
-                    (unsigned __int128)rule.units_per_token * tokens * (uint64_t)rule.tick_us);
+        assert_true((weir__u128)rule.units_per_tick * period ==
+                    (weir__u128)rule.units_per_token * tokens * (uint64_t)rule.tick_us);
+    }
+}
+
+static void test_periods_need_no_fit(void **state)
+{
+    (void)state;
+    /* the extremes, and what could not be counted in ticks with such a capacity */
+    static const uint64_t rows[][2] = {{1, 1},
+                                       {1000000000, 1},
+                                       {1, UINT64_C(1000000000000)},
+                                       {1000000000, UINT64_C(1000000000000)},
+                                       {999999937, UINT64_C(999999999989)},
+                                       {UINT64_C(1000000000000), UINT64_C(999999999989)}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct weir__rule rule = {.version = 7};
+        weir__rule_set_periods(&rule, rows[i][0], rows[i][1]);
+        assert_int_equal(rule.capacity, rows[i][0]);
+        assert_int_equal(rule.period_us, rows[i][1]);
+        assert_int_equal(rule.tick_us, 1);
+        assert_true((weir__u128)rule.units_per_tick * rows[i][1] ==
+                    (weir__u128)rule.units_per_token * rows[i][0]);
+        assert_true(rule.units_per_token + rule.units_per_tick <= WEIR__INT53_MAX);
+        assert_int_equal(weir__rule_tokens(&rule, (int64_t)rows[i][1]), rows[i][0]);
+        assert_int_equal(rule.version, 7);
     }
 }
 
@@ -159,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_b79_one_rate_in_other_words),
         cmocka_unit_test(test_time_and_tokens),
         cmocka_unit_test(test_time_is_the_first_moment),
+        cmocka_unit_test(test_periods_need_no_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

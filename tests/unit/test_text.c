@@ -34,6 +34,17 @@ static void codes(void **state)
     }
 }
 
+static void algorithms_have_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"unknown",     "token-bucket",    "leaky",  "fixed-window",
+                                        "sliding-log", "sliding-counter", "unknown"};
+    for (int i = 0; i <= 6; i++) {
+        assert_string_equal(weir_algorithm_name(i), names[i]);
+    }
+    assert_string_equal(weir_algorithm_name(-1), "unknown");
+}
+
 static void reasons_and_verdicts(void **state)
 {
     (void)state;
@@ -41,14 +52,14 @@ static void reasons_and_verdicts(void **state)
     for (int i = 0; i < 4; i++) {
         assert_string_equal(weir_verdict_name(i), verdicts[i]);
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         assert_string_not_equal(weir_reason_text(i), "unknown");
         for (int j = 0; j < i; j++) {
             assert_string_not_equal(weir_reason_text(i), weir_reason_text(j));
         }
     }
     assert_string_equal(weir_reason_text(WEIR_OVER_LIMIT), "over the limit");
-    const int none[] = {-1, 8, INT_MAX, INT_MIN};
+    const int none[] = {-1, 9, INT_MAX, INT_MIN};
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         assert_string_equal(weir_reason_text(none[i]), "unknown");
         assert_string_equal(weir_verdict_name(none[i]), "unknown");
@@ -87,6 +98,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes),
+        cmocka_unit_test(algorithms_have_names),
         cmocka_unit_test(reasons_and_verdicts),
         cmocka_unit_test(both_sides_count_alike),
     };

@@ -3,7 +3,7 @@
  * The global token bucket by hand, rule by rule of docs/protocol.md.  The Lua script is held to
  * the same numbers by the tests in tests/script, so what passes here passes there.
  */
-#include "core/algorithms/token_bucket.h"
+#include "core/global.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static void test_r1_a_look_leaves_no_trace(void **state)
     assert_int_equal(bed_look(&bed, 0), 10);
     assert_false(bed.key.exists);
     assert_int_equal(bed_lease(&bed, 0, 4), 2); /* half of the budget, rounded down */
-    struct weir__token_bucket before = bed.key;
+    struct weir__global before = bed.key;
     struct weir__ask greedy = {.peek = true,
                                .want = 5,
                                .least = 1,

@@ -4,7 +4,7 @@
  * is in its title.  The Lua script is held to the same numbers by the tests in tests/script, so
  * what passes here passes there.
  */
-#include "core/algorithms/token_bucket.h"
+#include "core/global.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -20,7 +20,11 @@ static const struct weir__rule rule = {.version = 5,
                                        .budget = 20,
                                        .window_us = 100000,
                                        .max_wait_us = 5000,
-                                       .initial = 100};
+                                       .initial = 99,
+                                       .period_us = 7,
+                                       .algorithm = WEIR__SLIDING_LOG,
+                                       .variant = 1,
+                                       .learn = true};
 
 static const struct weir__ask ask = {.want = 10,
                                      .least = 2,
@@ -30,7 +34,8 @@ static const struct weir__ask ask = {.want = 10,
                                      .heard = WEIR__NO_WINDOW,
                                      .settle = {{WEIR__NO_WINDOW, 0, 0}, {WEIR__NO_WINDOW, 0, 0}}};
 
-static const int64_t good[WEIR__GRANT_FIELDS] = {10, 3, 400, 77, 75000, 50, 0, 9, 1, 6, 15, 5};
+static const int64_t good[WEIR__GRANT_FIELDS] = {10, 3, 400, 77, 75000, 50, 0,   9,
+                                                 1,  6, 15,  5,  30,    60, 1000};
 
 enum {
     LEASE,
@@ -44,7 +49,10 @@ enum {
     PROCESSES,
     REFUNDED,
     OUT,
-    VERSION
+    VERSION,
+    FIRST,
+    SPREAD,
+    START
 };
 
 static void assert_double_at(const unsigned char *bytes, size_t index, const char *hex_big_endian)
@@ -67,13 +75,19 @@ static void test_rule_bytes(void **state)
     weir__wire_pack_rule(bytes, &rule);
     assert_double_at(bytes, 0, "4014000000000000"); /* 5 */
     assert_double_at(bytes, 1, "3ff0000000000000"); /* 1 */
-    assert_double_at(bytes, 2, "3ff0000000000000"); /* 1 */
-    assert_double_at(bytes, 3, "408f400000000000"); /* 1000 */
-    assert_double_at(bytes, 4, "4059000000000000"); /* 100 */
-    assert_double_at(bytes, 5, "4034000000000000"); /* 20 */
-    assert_double_at(bytes, 6, "40f86a0000000000"); /* 100000 */
-    assert_double_at(bytes, 7, "40b3880000000000"); /* 5000 */
-    assert_double_at(bytes, 8, "4059000000000000"); /* 100 */
+    assert_double_at(bytes, 2, "408f400000000000"); /* 1000 */
+    assert_double_at(bytes, 3, "401c000000000000"); /* 7 */
+    static const unsigned char rest[] = {
+        1,    0,    0,    0, /* tick */
+        100,  0,    0,    0, /* capacity */
+        20,   0,    0,    0, /* budget */
+        0xa0, 0x86, 0x01, 0, /* window 100000 */
+        0x88, 0x13, 0,    0, /* longest wait 5000 */
+        99,   0,    0,    0, /* initial */
+        4,    1,    1,       /* algorithm, variant, learn */
+    };
+    assert_int_equal(sizeof rest, WEIR__RULE_BYTES - 32);
+    assert_memory_equal(bytes + 32, rest, sizeof rest);
     assert_int_equal(bytes[WEIR__RULE_BYTES], 0x5a);
 }
 
@@ -87,28 +101,33 @@ static void test_ask_bytes(void **state)
                             .exact = 8,
                             .wait_us = 16,
                             .refund = 32,
-                            .heard = 64,
-                            .settle = {{128, 256, 512}, {WEIR__INT53_MAX, 2048, 4096}}};
+                            .since = 64,
+                            .heard = 128,
+                            .settle = {{256, 512, 1024}, {WEIR__INT53_MAX, 2048, 4096}}};
     unsigned char bytes[WEIR__ASK_BYTES + 1];
     bytes[WEIR__ASK_BYTES] = 0x5a;
     weir__wire_pack_ask(bytes, &odd);
     assert_double_at(bytes, 0, "3ff0000000000000");
-    static const char *const powers[] = {"3ff0", "4000", "4010", "4020", "4030",
-                                         "4040", "4050", "4060", "4070", "4080"};
-    for (size_t i = 0; i < 10; i++) {
+    static const char *const powers[] = {"3ff0", "4000", "4010", "4020", "4030", "4040",
+                                         "4050", "4060", "4070", "4080", "4090"};
+    for (size_t i = 0; i < 11; i++) {
         char hex[17];
         strcpy(hex, powers[i]);
         strcat(hex, "000000000000");
         assert_double_at(bytes, 1 + i, hex);
     }
-    assert_double_at(bytes, 11, "433fffffffffffff"); /* 2^53 - 1 */
-    assert_double_at(bytes, 12, "40a0000000000000");
-    assert_double_at(bytes, 13, "40b0000000000000");
+    assert_double_at(bytes, 12, "433fffffffffffff"); /* 2^53 - 1 */
+    assert_double_at(bytes, 13, "40a0000000000000");
+    assert_double_at(bytes, 14, "40b0000000000000");
     assert_int_equal(bytes[WEIR__ASK_BYTES], 0x5a);
 
     weir__wire_pack_ask(bytes, &ask);
     assert_double_at(bytes, 0, "0000000000000000");
-    assert_double_at(bytes, 7, "bff0000000000000"); /* no window: -1 */
+    assert_double_at(bytes, 8, "bff0000000000000"); /* no window: -1 */
+
+    struct weir__ask reset = {.reset = true};
+    weir__wire_pack_ask(bytes, &reset);
+    assert_double_at(bytes, 0, "4000000000000000");
 }
 
 static void test_good_reply(void **state)
@@ -128,6 +147,9 @@ static void test_good_reply(void **state)
     assert_int_equal(grant.refunded, 6);
     assert_int_equal(grant.outstanding, 15);
     assert_int_equal(grant.version, 5);
+    assert_int_equal(grant.first_us, 30);
+    assert_int_equal(grant.spread_us, 60);
+    assert_int_equal(grant.start_us, 1000);
 }
 
 /* The good reply with one value changed. */
@@ -157,16 +179,21 @@ static void test_lies(void **state)
         int64_t value;
         bool true_once;
     } rows[] = {
-        {LEASE, 11, false},      {LEASE, 1, false},      {LEASE, 2, true},
-        {LEASE, 0, true},        {EXACT, 2, false},      {EXACT, 4, false},
+        {LEASE, 11, false},      {LEASE, 1, false},
+        {LEASE, 2, true},        {LEASE, 0, false}, /* no lease, no slots */
+        {EXACT, 2, false},       {EXACT, 4, false},
         {EXACT, 0, false}, /* it waits for nothing */
-        {WAIT, 401, false},      {WAIT, 0, true},        {WAIT, -1, false},
-        {WINDOW, -1, false},     {WINDOW, 0, true},      {LIFE, 45000000, true},
-        {LIFE, 45000001, false}, {REMAINING, -1, false}, {RETRY, 1, false},
-        {RETRY, -1, true},       {RESET, -1, false},     {PROCESSES, 0, true},
-        {REFUNDED, 0, true},     {REFUNDED, 5, false},   {OUT, 9, false},
-        {OUT, 10, true},         {VERSION, 0, false},    {VERSION, 6, true},
-        {VERSION, 4, false},
+        {WAIT, 401, false},      {WAIT, 0, true},
+        {WAIT, -1, false},       {WINDOW, -1, false},
+        {WINDOW, 0, true},       {LIFE, 45000000, true},
+        {LIFE, 45000001, false}, {REMAINING, -1, false},
+        {RETRY, 1, false},       {RETRY, -1, true},
+        {RESET, -1, false},      {PROCESSES, 0, true},
+        {REFUNDED, 0, true},     {REFUNDED, 5, false},
+        {OUT, 9, false},         {OUT, 10, true},
+        {VERSION, 0, false},     {VERSION, 6, true},
+        {VERSION, 4, false},     {FIRST, -1, false},
+        {SPREAD, -1, false},     {START, -1, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(believed(rows[i].field, rows[i].value), rows[i].true_once);
@@ -188,13 +215,13 @@ static void test_a_look_is_given_nothing(void **state)
     struct weir__grant grant;
     struct weir__ask look = ask;
     look.peek = true;
-    int64_t values[WEIR__GRANT_FIELDS] = {0, 0, 0, -1, 0, 50, 0, 9, 0, 0, 0, 5};
+    int64_t values[WEIR__GRANT_FIELDS] = {0, 0, 0, -1, 0, 50, 0, 9, 0, 0, 0, 5, 0, 0, -1};
     assert_true(weir__wire_read_grant(&grant, values, WEIR__GRANT_FIELDS, &rule, &look));
     static const int fields[] = {LEASE, EXACT, REFUNDED};
     for (size_t i = 0; i < 3; i++) {
         int64_t lie[WEIR__GRANT_FIELDS];
         memcpy(lie, good, sizeof lie);
-        lie[LEASE] = lie[EXACT] = lie[WAIT] = lie[REFUNDED] = 0;
+        lie[LEASE] = lie[EXACT] = lie[WAIT] = lie[REFUNDED] = lie[FIRST] = lie[SPREAD] = 0;
         lie[fields[i]] = good[fields[i]];
         assert_false(weir__wire_read_grant(&grant, lie, WEIR__GRANT_FIELDS, &rule, &look));
     }
@@ -205,7 +232,7 @@ static void test_older_rule_gives_nothing(void **state)
 {
     (void)state;
     struct weir__grant grant;
-    int64_t values[WEIR__GRANT_FIELDS] = {0, 3, 400, 77, 75000, 0, 0, 9, 1, 0, 15, 4};
+    int64_t values[WEIR__GRANT_FIELDS] = {0, 3, 400, 77, 75000, 0, 0, 9, 1, 0, 15, 4, 0, 0, -1};
     assert_true(weir__wire_read_grant(&grant, values, WEIR__GRANT_FIELDS, &rule, &ask));
     values[REMAINING] = 1;
     assert_false(weir__wire_read_grant(&grant, values, WEIR__GRANT_FIELDS, &rule, &ask));
