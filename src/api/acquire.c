@@ -77,7 +77,7 @@ static int try_remote(struct weir_bucket *bucket, int64_t cost, struct weir_resu
         (miss == WEIR__MISS_TOUCH && !weir__driver_touch(&weir->driver, &bucket->core))) {
         return WEIR_ECLOSED;
     }
-    bool outage = weir__load_relaxed(&weir->driver.view) == WEIR__VIEW_OUTAGE;
+    bool outage = weir__answer_by_policy(bucket);
     enum weir_outage_policy policy = (enum weir_outage_policy)weir__load_relaxed(
         &bucket->limit->outage);
     if (outage && policy != WEIR_OUTAGE_LOCAL) {
@@ -243,8 +243,7 @@ static int64_t grown(struct weir_bucket *bucket, int64_t now_us)
 
 static void peek_remote(struct weir_bucket *bucket, struct weir_result *result)
 {
-    const struct weir *weir = bucket->limit->weir;
-    bool outage = weir__load_relaxed(&weir->driver.view) == WEIR__VIEW_OUTAGE;
+    bool outage = weir__answer_by_policy(bucket);
     enum weir_outage_policy policy = (enum weir_outage_policy)weir__load_relaxed(
         &bucket->limit->outage);
     if (weir__load_relaxed(&bucket->core.credit) > 0) {

@@ -28,6 +28,13 @@ int64_t weir__answer_retry_us(const struct weir_bucket *bucket)
     return us == 0 ? WEIR_UNKNOWN : us; /* it is past: the next answer is on its way */
 }
 
+bool weir__answer_by_policy(const struct weir_bucket *bucket)
+{
+    /* Relaxed: each is acted on alone. */
+    return weir__load_relaxed(&bucket->limit->weir->driver.view) == WEIR__VIEW_OUTAGE ||
+           weir__bucket_is_broken(&bucket->core);
+}
+
 int weir__answer(struct weir_bucket *bucket, struct weir_result *result, enum weir_verdict verdict,
                  enum weir_reason reason, int64_t retry_after_us)
 {

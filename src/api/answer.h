@@ -18,4 +18,7 @@ int weir__answer_exact(struct weir_bucket *bucket, struct weir_result *result,
 /* When a refused bucket may have tokens again, from now; WEIR_UNKNOWN. Reads the clock. */
 int64_t weir__answer_retry_us(const struct weir_bucket *bucket);
 
+/* Whether the store cannot be asked about this bucket, so that the policy of its limit decides. */
+bool weir__answer_by_policy(const struct weir_bucket *bucket);
+
 #endif

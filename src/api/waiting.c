@@ -105,7 +105,7 @@ static int at_once(struct weir_bucket *bucket, uint64_t cost, uint64_t timeout_u
         }
         return WEIR_PENDING;
     }
-    bool outage = weir__load_relaxed(&weir->driver.view) == WEIR__VIEW_OUTAGE;
+    bool outage = weir__answer_by_policy(bucket);
     uint32_t policy = weir__load_relaxed(&bucket->limit->outage);
     if (weir->remote && outage && policy != WEIR_OUTAGE_LOCAL) {
         return weir__try_uncapped(bucket, cost, result);

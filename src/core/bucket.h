@@ -30,6 +30,8 @@
 #define WEIR__GATE_QUEUED 16u /* callers wait in line: who may wait joins them */
 #define WEIR__GATE_CLOSED 32u /* the weir was closed */
 #define WEIR__GATE_CAPPED 64u /* the limit may have a cap, which is asked first */
+/* the store is there and will not serve this bucket, whose outage policy decides */
+#define WEIR__GATE_BROKEN 128u
 
 #define WEIR__HINT_UNKNOWN INT64_MIN
 
@@ -135,6 +137,12 @@ static inline bool weir__bucket_has_line(const struct weir__bucket *bucket)
     /* Acquire: pairs with hand_in of io/driver; who is not on the way any more is seen in line. */
     return weir__load_acquire(&bucket->joining) != 0 ||
            (weir__load_relaxed(&bucket->gate) & WEIR__GATE_QUEUED) != 0;
+}
+
+/* Thread: any. */
+static inline bool weir__bucket_is_broken(const struct weir__bucket *bucket)
+{
+    return (weir__load_relaxed(&bucket->gate) & WEIR__GATE_BROKEN) != 0; /* acted on alone */
 }
 
 /* What a caller is told who found too little. */

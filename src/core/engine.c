@@ -132,6 +132,10 @@ static int64_t next_look_us(struct weir__engine *engine, struct weir__bucket *bu
     if (engine->outage.state == WEIR__STORE_CONNECTING) {
         return waits || bucket->missed ? weir__min(at, now_us + plan->sizes.look_us) : at;
     }
+    if (weir__bucket_is_broken(bucket) && !plan->idle) {
+        at = weir__min(at, weir__max(bucket->lease_after_us, now_us + 1));
+        at = weir__min(at, weir__local_next_us(engine, bucket, now_us));
+    }
     if (waits) {
         at = weir__min(at, weir__max(plan->exact_at_us, now_us + 1));
     }
@@ -193,7 +197,8 @@ void weir__engine_look(struct weir__engine *engine, struct weir__bucket *bucket,
 {
     weir__exchange_observe(engine, bucket, now_us);
     weir__queue_serve(engine, bucket);
-    if (weir__outage_is_down(&engine->outage) && !engine->closing) {
+    bool alone = weir__outage_is_down(&engine->outage) || weir__bucket_is_broken(bucket);
+    if (alone && !engine->closing) {
         weir__local_serve(engine, bucket, now_us);
     }
     struct weir__plan plan;

@@ -110,6 +110,7 @@ void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucke
 enum weir__failure {
     WEIR__FAILED_NOT_EXECUTED, /* surely never ran */
     WEIR__FAILED_REFUSED,      /* never ran; the store must be mended first */
+    WEIR__FAILED_KEY,          /* never ran; this key must be mended first, others need not */
     WEIR__FAILED_LOST,         /* may have run: grant and settled amounts are gone (R8) */
 };
 void weir__engine_fail(struct weir__engine *engine, struct weir__bucket *bucket, uint64_t serial,

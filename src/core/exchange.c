@@ -185,7 +185,9 @@ void weir__exchange_plan(const struct weir__engine *engine, const struct weir__b
     /* Whoever is looked at may carry the probe, though it be a look at the store and nothing more:
      * else a policy that answers everyone at once would leave nobody to ask, and the outage would
      * never end. */
-    bool probes = engine->outage.state == WEIR__STORE_PROBING && !engine->closing;
+    bool probes = engine->outage.state == WEIR__STORE_PROBING ||
+                  (weir__bucket_is_broken(bucket) && now_us >= bucket->lease_after_us);
+    probes = probes && !engine->closing;
     plan->any = plan->want > 0 || plan->covers > 0 || plan->give_back || plan->reset || probes;
 }
 
@@ -371,6 +373,9 @@ void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucke
     engine->counts.asks_answered++;
     weir__rtt_sample(&engine->rtt, now_us - flight.sent_us);
     weir__outage_answered(&engine->outage);
+    if (weir__bucket_is_broken(bucket)) {
+        (void)weir__and_acq_rel(&bucket->gate, ~(WEIR__GATE_BROKEN | WEIR__GATE_REFUSE));
+    }
 
     weir__exchange_observe(engine, bucket, now_us);
     note(engine, bucket, ask, grant, now_us);
@@ -397,7 +402,11 @@ void weir__engine_fail(struct weir__engine *engine, struct weir__bucket *bucket,
     if (!land(engine, bucket, serial, &flight)) {
         return;
     }
-    weir__outage_lost(&engine->outage, now_us);
+    if (failure == WEIR__FAILED_KEY) {
+        weir__outage_answered(&engine->outage); /* it serves the others */
+    } else {
+        weir__outage_lost(&engine->outage, now_us);
+    }
     weir__queue_uncover(bucket);
 
     int64_t pace_us = 0;
@@ -407,7 +416,7 @@ void weir__engine_fail(struct weir__engine *engine, struct weir__bucket *bucket,
         engine->counts.asks_refused++;
         pace_us = REFUSED_PACE_US / 4;
     }
-    if (failure == WEIR__FAILED_NOT_EXECUTED) {
+    if (failure == WEIR__FAILED_NOT_EXECUTED || failure == WEIR__FAILED_KEY) {
         bucket->refund += flight.ask.refund;
     }
     if (failure == WEIR__FAILED_REFUSED) {
@@ -415,6 +424,10 @@ void weir__engine_fail(struct weir__engine *engine, struct weir__bucket *bucket,
          * what was sent is lost (R8). */
         pace_us = REFUSED_PACE_US;
         weir__local_broken(engine, bucket);
+    }
+    if (failure == WEIR__FAILED_KEY) {
+        pace_us = REFUSED_PACE_US;
+        weir__local_break(bucket, now_us);
     }
     pace_us = weir__jitter(pace_us, &engine->seed);
     bucket->lease_after_us = now_us + pace_us;

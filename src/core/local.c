@@ -7,6 +7,8 @@
  *     open      waiters are let through; callers let themselves through
  *     local     this process alone is the store, for its share of the rate
  *
+ * A store that serves all but one bucket is down for that one.
+ *
  * Local: tokens accrue at rate * share from the start of the outage, so an outage brings no burst,
  * up to share * C.  They become credit like a lease, of no window of the store, and are never
  * settled.  Adds share * r * outage, per process, to the promise.
@@ -120,6 +122,13 @@ void weir__local_broken(struct weir__engine *engine, struct weir__bucket *bucket
         let_through(engine, bucket);
     } else {
         turn_away(engine, bucket);
+    }
+}
+
+void weir__local_break(struct weir__bucket *bucket, int64_t now_us)
+{
+    if ((weir__or_acq_rel(&bucket->gate, WEIR__GATE_BROKEN) & WEIR__GATE_BROKEN) == 0) {
+        bucket->local_from_us = weir__max(bucket->local_from_us, now_us);
     }
 }
 

@@ -35,6 +35,7 @@ enum weir__fate {
     WEIR__NOT_EXECUTED = 2, /* surely never ran: may be replayed with the same rows */
     WEIR__REFUSED = 3,      /* never ran, and will not until someone mends the store */
     WEIR__FATE_UNKNOWN = 4, /* may have run: lost */
+    WEIR__KEY_REFUSED = 5,  /* never ran, and will not until someone mends this key */
 };
 
 #define WEIR__REPLY_VALUES_MAX 16

@@ -58,6 +58,7 @@ static enum weir__failure failure_of(enum weir__fate fate)
     switch (fate) {
     case WEIR__NOT_EXECUTED: return WEIR__FAILED_NOT_EXECUTED;
     case WEIR__REFUSED: return WEIR__FAILED_REFUSED;
+    case WEIR__KEY_REFUSED: return WEIR__FAILED_KEY;
     case WEIR__ANSWERED:
     case WEIR__FATE_UNKNOWN: break;
     }
@@ -107,7 +108,7 @@ static void on_answer(struct weir__call *call, const struct weir__outcome *outco
                     weir__wire_read_grant(&grant, outcome->values, outcome->count, &command->rule,
                                           &command->ask);
     int64_t now = now_us(driver);
-    bool refused = outcome->fate == WEIR__REFUSED || outcome->fate == WEIR__NOT_EXECUTED;
+    bool refused = !answered && failure_of(outcome->fate) != WEIR__FAILED_LOST;
     if (refused && driver->conn != NULL && weir__conn_is_up(driver->conn)) {
         tell_refusal(driver, command->bucket, outcome->error); /* while the bucket must stay */
     }

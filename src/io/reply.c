@@ -13,7 +13,8 @@
  * (READONLY, OOM). A script of weir's only write that grows memory is its first one, so OOM leaves
  * nothing half done.  WEIRTIME is the script's own: the server does not let it read the clock,
  * which it does first.  Every other error is a refusal: the same call would fail again until
- * someone mends the store.
+ * someone mends the store; or this key, where the script found in it what it cannot read
+ * (WRONGTYPE, WEIRARG), which says nothing of the others.
  *
  * A reply that is neither an error nor an array of at most WEIR__REPLY_VALUES_MAX integers cannot
  * come from a script of weir.  It means that the peer is not the store, or that a reply too many
@@ -26,6 +27,8 @@
 #include <string.h>
 
 #include <hiredis/hiredis.h>
+
+static const char *const of_the_key[] = {"WRONGTYPE", "WEIRARG"};
 
 static const struct {
     const char *word;
@@ -67,6 +70,11 @@ static enum weir__reply_next read_error(struct weir__outcome *outcome, const cha
         }
     }
     outcome->fate = WEIR__REFUSED;
+    for (size_t i = 0; i < sizeof(of_the_key) / sizeof(of_the_key[0]); i++) {
+        if (first_word_is(error, len, of_the_key[i])) {
+            outcome->fate = WEIR__KEY_REFUSED;
+        }
+    }
     return WEIR__REPLY_KEEP;
 }
 

@@ -182,8 +182,11 @@ static void test_refund_and_failure(void **state)
     static const struct {
         enum weir__failure failure;
         int64_t kept;
-    } rows[] = {{WEIR__FAILED_LOST, 0}, {WEIR__FAILED_NOT_EXECUTED, 2}, {WEIR__FAILED_REFUSED, 0}};
-    for (size_t i = 0; i < 3; i++) {
+    } rows[] = {{WEIR__FAILED_LOST, 0},
+                {WEIR__FAILED_NOT_EXECUTED, 2},
+                {WEIR__FAILED_REFUSED, 0},
+                {WEIR__FAILED_KEY, 2}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct weir__waiter waiter, next;
         desk_begin(&desk, 10, 5, 0);
         desk_wait(&desk, &waiter, 3, 0);
@@ -198,6 +201,43 @@ static void test_refund_and_failure(void **state)
         assert_int_equal(desk.bucket.refund, rows[i].kept);
         assert_false(desk_sends(&desk) && rows[i].failure != WEIR__FAILED_LOST); /* not at once */
     }
+}
+
+/* A key that the store cannot serve: its bucket's policy decides, it is asked again now and then,
+ * and the store counts as up. */
+static void test_a_broken_key_is_the_failure_of_its_bucket(void **state)
+{
+    (void)state;
+    struct weir__waiter waiter;
+    desk_begin(&desk, 1000, 1000, 100);
+    for (int i = 0; i < 10; i++) {
+        desk_wait(&desk, &waiter, 1, SECOND_US);
+        assert_int_equal(weir__bucket_is_broken(&desk.bucket), i > 0);
+        if (i == 0) {
+            assert_true(desk_sends(&desk));
+        } else {
+            assert_true(desk_told(&desk, &waiter, WEIR__UNAVAILABLE, WEIR__REASON_STORE_DOWN));
+            assert_false(desk_sends(&desk));
+            desk.now_us += SECOND_US / 2;
+            weir__engine_tick(&desk.engine, desk.now_us);
+            assert_true(desk_sends(&desk));
+        }
+        weir__engine_fail(&desk.engine, &desk.bucket, desk.command.serial, WEIR__FAILED_KEY,
+                          desk.now_us);
+        if (i == 0) {
+            assert_true(desk_told(&desk, &waiter, WEIR__UNAVAILABLE, WEIR__REASON_STORE_DOWN));
+        }
+        assert_int_equal(desk.engine.outage.state, WEIR__STORE_UP);
+        (void)desk_miss(&desk);
+    }
+    desk.now_us += SECOND_US / 2;
+    weir__engine_tick(&desk.engine, desk.now_us);
+    assert_true(desk_settle(&desk) > 0); /* it is mended */
+    assert_false(weir__bucket_is_broken(&desk.bucket));
+    desk_wait(&desk, &waiter, 1, SECOND_US);
+    (void)desk_settle(&desk);
+    assert_true(desk_told(&desk, &waiter, WEIR__ALLOWED, WEIR__REASON_WITHIN_LIMIT));
+    assert_int_equal(desk.engine.outage.outages, 0);
 }
 
 /* The store is short: callers are told so from the gate, and nothing is asked before its time. */
@@ -278,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_lease_from_the_send),
         cmocka_unit_test(test_exact_part_too_late),
         cmocka_unit_test(test_refund_and_failure),
+        cmocka_unit_test(test_a_broken_key_is_the_failure_of_its_bucket),
         cmocka_unit_test(test_scarce),
         cmocka_unit_test(test_another_rule_is_asked_at_once),
         cmocka_unit_test(test_asks_are_bounded),

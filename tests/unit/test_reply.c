@@ -51,8 +51,9 @@ static void test_only_the_first_word_decides(void **state)
         {"NOAUTH Authentication required.", WEIR__REFUSED, WEIR__REPLY_KEEP},
         {"WRONGPASS invalid username-password pair", WEIR__REFUSED, WEIR__REPLY_KEEP},
         {"NOPERM this user has no permissions", WEIR__REFUSED, WEIR__REPLY_KEEP},
-        {"WRONGTYPE Operation against a key", WEIR__REFUSED, WEIR__REPLY_KEEP},
-        {"WEIRARG no such rule", WEIR__REFUSED, WEIR__REPLY_KEEP},
+        {"WRONGTYPE Operation against a key", WEIR__KEY_REFUSED, WEIR__REPLY_KEEP},
+        {"WEIRARG no such rule", WEIR__KEY_REFUSED, WEIR__REPLY_KEEP},
+        {"ERR WRONGTYPE", WEIR__REFUSED, WEIR__REPLY_KEEP},
         {"", WEIR__REFUSED, WEIR__REPLY_KEEP},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
