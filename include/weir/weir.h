@@ -9,13 +9,14 @@
  * nanoseconds.  It leases batches of tokens from a global bucket in Redis, so that many processes
  * on many machines share one limit.
  *
- * THE PROMISE.  A limit is (rate r, capacity C, budget E).  For every key, over every interval of
- * length t, summed over every process:
+ * THE PROMISE.  A limit is (rate r, capacity C, budget E).  A token bucket admits for every key,
+ * over every interval of length t, summed over every process:
  *
  *     admitted(t) <= C + r*t + E
  *
  * E is what has been leased and not yet spent; the store enforces it whatever the number of
- * processes.  Faults of the store itself add known terms: see docs/protocol.md, section 2.
+ * processes.  Faults of the store itself add known terms: see docs/protocol.md, section 2.  The
+ * other algorithms have promises of their own shape: see docs/algorithms.md.
  *
  * IN FIVE CALLS
  *
@@ -218,12 +219,19 @@ struct weir_limit_options {
     uint64_t budget_tokens;
     double budget_percent;
 
-    uint64_t initial_tokens; /* what a key starts with, 0..C.  In tokens, or */
-    double initial_percent;  /* else in percent of C, 0..100.  Default 100 */
+    /* What a key that is new in the store starts with, 0..C.  In tokens, or else in percent of C
+     * (0..100).  Default 100 %.  A queue starts empty: with it they are left alone. */
+    uint64_t initial_tokens;
+    double initial_percent;
+
     /* 0..60000, default 1000: how far ahead a large cost may reserve.  Window algorithms cannot,
      * and a queue reserves as far as it is long: with them it is left alone. */
     uint64_t max_wait_ms;
-    uint64_t window_ms;      /* W, 10..60000.  Default from rate, budget and ask_timeout_ms */
+
+    /* W, 10..60000: leases are counted in windows of this length, and a lease that nobody hears of
+     * blocks its part of the budget for up to twice as long.  Not the period of a window algorithm.
+     * Default from rate, budget and ask_timeout_ms. */
+    uint64_t window_ms;
 
     /* Which definition is in force when processes disagree: the highest.  1..2^52.  Default: the
      * wall-clock second of this call. */
@@ -238,7 +246,8 @@ struct weir_limit_options {
 
     /* WEIR_LEAKY_BUCKET: so many may wait for their turn, 1..10^9; admissions then leave one by
      * one, evenly spaced at the rate, and capacity_tokens is left alone.  The last in the queue may
-     * wait at most an hour.  Default 0: nobody waits; what the bucket cannot hold is refused. */
+     * wait at most an hour.  Default 0: no queue, the bucket is a meter; what it cannot hold is
+     * refused, and who may wait waits for tokens as under any limit. */
     uint64_t queue_tokens;
 
     /* WEIR_FIXED_WINDOW: WEIR_CALENDAR_MONTH makes each window a month of UTC, and rate_period_us
@@ -246,9 +255,9 @@ struct weir_limit_options {
     enum weir_calendar calendar;
 
     /* A key that is new in the store, which may have lost it, starts as if it had been used at its
-     * rate all along, instead of with initial_tokens: its first window gives what the shares of
-     * WEIR_OUTAGE_LOCAL together would.  Not with another outage policy, and not with queue_tokens.
-     * Default false. */
+     * rate all along: at first it gives what the shares of WEIR_OUTAGE_LOCAL together would.  Not
+     * together with initial_tokens or initial_percent, with another outage policy, or with
+     * queue_tokens.  Default false. */
     bool learn;
 
     /* A cap of this process alone on each key, exact, asked before the bucket; no store is needed
@@ -256,7 +265,7 @@ struct weir_limit_options {
      * is kept for up to cap_burst_ms (0..3600000, default 1000) and may then be taken at once; a
      * new key has nothing kept.  With cap_warmup_ms (0..3600000, default 0) the cap warms up
      * instead: at first, and after a pause, it starts at a third of its rate and comes to it over
-     * that time.
+     * that time; it keeps nothing, and cap_burst_ms is left alone.
      *
      * Whoever finds the cap free gets the whole cost, also more than is kept, and who comes next
      * waits for it: over every interval of length t at most rate * (burst + t) plus the last cost
@@ -429,9 +438,10 @@ WEIR_API int weir_acquire_wait_key(struct weir_limit *limit, const void *key, si
  * Thread: any.  Returns WEIR_OK; WEIR_EINVAL (more than was admitted); WEIR_ECLOSED. */
 WEIR_API int weir_refund(struct weir_bucket *bucket, uint64_t tokens);
 
-/* Forgets what was used of a bucket: it starts anew, with initial_tokens.  What is leased out stays
- * counted.  The store is told with the next ask, which this causes; a store that is down at that
- * moment is not told later.  Adds C to the promise, each time.
+/* Forgets what was used of a bucket: it starts anew, as a new key does, with initial_tokens or as
+ * `learn` says.  What is leased out stays counted, and a cap goes on.  The store is told with the
+ * next ask, which this causes; a store that is down at that moment is not told later.  Adds C to
+ * the promise, each time.
  * Thread: any.  Returns WEIR_OK, WEIR_ECLOSED. */
 WEIR_API int weir_reset(struct weir_bucket *bucket);
 

@@ -7,6 +7,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tap  # noqa: E402
 
 PUBLIC = [
     ("c", "c11"),
@@ -20,15 +25,17 @@ NEEDED_BY_PRIVATE = ["libuv", "hiredis"]  # what may lie outside the compiler's 
 COMPILERS = {"gcc": ["gcc", "g++"], "clang": ["clang", "clang++"]}
 
 
-def compile_alone(command, header):
-    """None when the header compiles as all there is of a source, twice; else what was said."""
+def compiles_alone(command, header):
+    """When it is all there is of a source, twice."""
+    if shutil.which(command[0]) is None:
+        raise tap.Skip(f"{command[0]} is missing")
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "alone.c")
         source.write_text(f'#include "{header}"\n#include "{header}"\n', encoding="ascii")
         run = subprocess.run(
             [*command, "-fsyntax-only", str(source)], capture_output=True, text=True, check=False
         )
-    return None if run.returncode == 0 else run.stderr
+    assert run.returncode == 0, run.stderr
 
 
 def public_cases(root):
@@ -50,21 +57,6 @@ def private_cases(root):
         yield f"{name} by gcc", command, name
 
 
-def main():
-    root = pathlib.Path(sys.argv[1])
-    cases = [*public_cases(root), *private_cases(root)]
-    failed = False
-    print(f"1..{len(cases)}")
-    for number, (title, command, header) in enumerate(cases, 1):
-        if shutil.which(command[0]) is None:
-            print(f"ok {number} - {title} # SKIP {command[0]} is missing")
-            continue
-        said = compile_alone(command, header)
-        failed |= said is not None
-        print(f"{'ok' if said is None else 'not ok'} {number} - {title}")
-        for line in (said or "").splitlines():
-            print(f"# {line}")
-    return 1 if failed else 0
-
-
-sys.exit(main())
+root = pathlib.Path(sys.argv[1])
+cases = [*public_cases(root), *private_cases(root)]
+sys.exit(tap.run((title, partial(compiles_alone, *case)) for title, *case in cases))

@@ -115,6 +115,13 @@ struct weir_bucket *get(struct weir_limit *limit, const char *key)
     return bucket;
 }
 
+void drop(struct weir_claim *claims, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        weir_bucket_unref(claims[i].bucket);
+    }
+}
+
 struct weir_stats stats_of(struct weir *weir)
 {
     struct weir_stats stats = {.size = sizeof(stats)};

@@ -62,6 +62,7 @@ struct weir_limit *define_with(struct weir *weir, const struct weir_limit_option
 struct weir_limit *define(struct weir *weir, const char *name, uint64_t rate, int64_t period_us,
                           uint64_t capacity, uint64_t budget);
 struct weir_bucket *get(struct weir_limit *limit, const char *key);
+void drop(struct weir_claim *claims, size_t count); /* unrefs their buckets */
 struct weir_stats stats_of(struct weir *weir);
 
 /* leased = lease_spent + held + given_back + expired. */

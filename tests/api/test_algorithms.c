@@ -14,55 +14,15 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "script/server.h"
 
 #define NOON_US (INT64_C(1700000000) * SECOND / DAY * DAY + DAY / 2)
 
-static struct server *server;
-static struct hand_clock clock_by_hand;
-static struct weir *weir;
-
-static int start(void **state)
-{
-    (void)state;
-    server = store_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    store_stop(server);
-    return 0;
-}
-
 static int setup(void **state)
 {
     (void)state;
-    hand_clock_set(&clock_by_hand, NOON_US);
-    weir = open_inprocess(&clock_by_hand);
-    return 0;
-}
-
-static int setup_store(void **state)
-{
-    (void)state;
-    weir = open_store(server);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    return 0;
-}
-
-static int teardown_store(void **state)
-{
-    (void)teardown(state);
-    store_do(server, "FLUSHALL");
+    open_at(NOON_US);
     return 0;
 }
 
@@ -113,10 +73,7 @@ static int64_t remaining(struct weir_bucket *bucket)
     return result.remaining_tokens;
 }
 
-static void forward(int64_t us)
-{
-    hand_clock_set(&clock_by_hand, (int64_t)(clock_by_hand.ns / 1000) + us);
-}
+static void forward(int64_t us) { hand_clock_set(&hand, (int64_t)(hand.ns / 1000) + us); }
 
 /* ---- In process ------------------------------------------------------------------------------ */
 
@@ -166,7 +123,7 @@ static void b07_a_sliding_counter_of_one(void **state)
     const int64_t at_s[] = {0, 3, 12, 20};
     char course[5] = "";
     for (int i = 0; i < 4; i++) {
-        hand_clock_set(&clock_by_hand, NOON_US + at_s[i] * SECOND);
+        hand_clock_set(&hand, NOON_US + at_s[i] * SECOND);
         course[i] = weir_try_acquire(bucket, 1, NULL) == WEIR_ALLOWED ? 'A' : 'D';
     }
     assert_string_equal(course, "ADDA");
@@ -224,7 +181,7 @@ static void a_refund_goes_into_its_own_window(void **state)
         assert_int_equal(weir_refund(bucket, 15), WEIR_OK); /* five of them are of a window past */
         assert_int_equal(take_all(bucket), 10);
         weir_bucket_unref(bucket);
-        forward(5 * SECOND - (int64_t)(clock_by_hand.ns / 1000) % SECOND);
+        forward(5 * SECOND - (int64_t)(hand.ns / 1000) % SECOND);
     }
 }
 
@@ -482,8 +439,8 @@ static void b24_each_kind_mends_a_key_without_expiry(void **state)
 
 int main(void)
 {
-#define IN_PROCESS(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-#define ON_STORE(test) cmocka_unit_test_setup_teardown(test, setup_store, teardown_store)
+#define IN_PROCESS(test) cmocka_unit_test_setup_teardown(test, setup, close_weir)
+#define ON_STORE(test) cmocka_unit_test_setup_teardown(test, open_on_store, close_and_clear)
     const struct CMUnitTest tests[] = {
         IN_PROCESS(a_fixed_window_opens_at_its_edge),
         IN_PROCESS(b22_b83_a_sliding_log_counts_what_it_let_in),
@@ -501,5 +458,5 @@ int main(void)
         ON_STORE(a_queue_leases_slots),
         ON_STORE(b24_each_kind_mends_a_key_without_expiry),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start_store, stop_store);
 }

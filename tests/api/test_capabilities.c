@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
 #include "api/kinds.h"
+#include "api/setup.h"
 #include "script/server.h"
 
 #define TOKENS 100
@@ -28,8 +28,6 @@ struct lines {
     char text[16384]; /* cut */
 };
 
-static struct server *server;
-static struct weir *weir;
 static struct lines lines;
 
 static void on_log(void *arg, enum weir_log_level level, const char *text)
@@ -66,16 +64,13 @@ static struct weir *open_as(const char *user)
 
 static int start(void **state)
 {
-    (void)state;
     pthread_mutex_init(&lines.lock, NULL);
-    server = store_start();
-    return 0;
+    return start_store(state);
 }
 
 static int stop(void **state)
 {
-    (void)state;
-    store_stop(server);
+    (void)stop_store(state);
     pthread_mutex_destroy(&lines.lock);
     return 0;
 }
@@ -86,14 +81,6 @@ static int setup(void **state)
     lines.text[0] = '\0';
     weir = open_as("");
     UNTIL(stats_of(weir).store_state == WEIR_STORE_UP);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    store_do(server, "FLUSHALL");
     return 0;
 }
 
@@ -405,7 +392,7 @@ static void a_key_of_an_unknown_algorithm(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, close_and_clear)
     const struct CMUnitTest tests[] = {
         TEST(a_user_who_may_not_read_the_clock),
         TEST(both_clocks_share_a_limit),

@@ -11,30 +11,8 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "script/server.h"
-
-#define START (1000 * SECOND)
-
-static struct hand_clock hand;
-static struct weir *weir;
-
-static int setup(void **state)
-{
-    (void)state;
-    hand_clock_set(&hand, START);
-    weir = open_inprocess(&hand);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    return 0;
-}
-
-static void at(int64_t us) { hand_clock_set(&hand, START + us); }
 
 /* A limit that refuses nobody, but for its cap. */
 static struct weir_limit_options capped(const char *name, uint64_t tokens, int64_t period_us)
@@ -267,8 +245,7 @@ static void refund_gives_back_to_the_cap(void **state)
  * one who then waited for the bucket in vain comes back. */
 static void a_wait_in_vain_costs_nothing(void **state)
 {
-    (void)state;
-    struct server *server = store_start();
+    (void)start_store(state);
     struct weir *other = open_store(server);
     struct weir *ours = open_store(server);
     struct weir_limit_options options = limit_options("l", 1, HOUR, 1, 0);
@@ -302,7 +279,7 @@ static void a_wait_in_vain_costs_nothing(void **state)
     weir_bucket_unref(bucket);
     assert_int_equal(weir_close_wait(ours), WEIR_OK);
     assert_int_equal(weir_close_wait(other), WEIR_OK);
-    store_stop(server);
+    (void)stop_store(state);
 }
 
 /* No store is needed for the cap, and an open door does not open it. */
@@ -389,7 +366,7 @@ static void what_is_owed_is_not_forgotten(void **state)
     assert_int_equal(weir_close_wait(small), WEIR_OK);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_at_start, close_weir)
 
 int main(void)
 {

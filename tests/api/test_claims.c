@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
 #include "api/kinds.h"
+#include "api/setup.h"
 #include "script/server.h"
 
 #define LIMITS 3
@@ -19,35 +19,17 @@
 
 static const char *const names[LIMITS] = {"user", "tenant", "global"};
 
-static struct server *server; /* NULL: in process */
-static struct hand_clock hand;
-static struct weir *weir;
-
 static int inprocess(void **state)
 {
     (void)state;
-    server = NULL;
-    hand_clock_set(&hand, DAY);
-    weir = open_inprocess(&hand);
+    open_at(DAY);
     return 0;
 }
 
 static int redis(void **state)
 {
-    (void)state;
-    server = store_start();
-    weir = open_store(server);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    if (server != NULL) {
-        store_stop(server);
-    }
-    return 0;
+    (void)start_store(state);
+    return open_on_store(state);
 }
 
 /* A bucket of CAPACITY tokens that gets one an hour. */
@@ -60,13 +42,6 @@ static void three(struct weir_claim claims[LIMITS], uint64_t budget)
 {
     for (int i = 0; i < LIMITS; i++) {
         claims[i] = (struct weir_claim){still_bucket(names[i], budget), 2};
-    }
-}
-
-static void drop(struct weir_claim *claims, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        weir_bucket_unref(claims[i].bucket);
     }
 }
 
@@ -123,8 +98,9 @@ static void a_refusal_at_any_position_takes_nothing(void **state)
             assert_left(claims[i].bucket, i == short_one ? 0 : CAPACITY);
         }
         drop(claims, LIMITS);
-        assert_int_equal(teardown(NULL), 0);
-        assert_int_equal(server == NULL ? inprocess(NULL) : redis(NULL), 0);
+        int (*open_again)(void **) = server == NULL ? inprocess : redis;
+        assert_int_equal(close_and_stop(state), 0);
+        assert_int_equal(open_again(state), 0);
     }
 }
 
@@ -411,14 +387,6 @@ static void mistakes_are_told(void **state)
 
 int main(void)
 {
-#define HERE(name)                                                                                 \
-    {                                                                                              \
-#name " (in process)", name, inprocess, teardown, NULL                                     \
-    }
-#define THERE(name)                                                                                \
-    {                                                                                              \
-#name " (redis)", name, redis, teardown, NULL                                              \
-    }
     const struct CMUnitTest tests[] = {
         HERE(all_are_taken),
         THERE(all_are_taken),

@@ -12,24 +12,10 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "script/server.h"
 
-#define KEYS 8 /* of which there are surely two whose addresses are either way around */
-
-static struct server *server; /* NULL: in process */
-static struct weir *weir;
-
-static struct weir_options options_of(char url[128])
-{
-    if (server != NULL) {
-        url_of(server, url);
-        return store_options(url);
-    }
-    struct weir_options options;
-    weir_options_init(&options, sizeof(options));
-    return options;
-}
+#define KEYS 100 /* of which there are surely two whose addresses are either way around */
 
 static void open_weir(uint64_t ask_timeout_ms, uint64_t max_waiters)
 {
@@ -43,34 +29,15 @@ static void open_weir(uint64_t ask_timeout_ms, uint64_t max_waiters)
 static int inprocess(void **state)
 {
     (void)state;
-    server = NULL;
     open_weir(100, 1000);
     return 0;
 }
 
 static int redis(void **state)
 {
-    (void)state;
-    server = store_start();
+    (void)start_store(state);
     open_weir(100, 1000);
     return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    if (server != NULL) {
-        store_stop(server);
-    }
-    return 0;
-}
-
-static void drop(struct weir_claim *claims, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        weir_bucket_unref(claims[i].bucket);
-    }
 }
 
 /* A bucket of each limit, those of the first before or after the other's in the order of taking. */
@@ -79,7 +46,7 @@ static void pair(struct weir_limit *one, struct weir_limit *two, bool one_first,
 {
     struct weir_bucket *ones[KEYS], *twos[KEYS];
     int i = 0, k = 0;
-    for (char key[2] = "a"; i < KEYS; i++, key[0]++) {
+    for (char key[2] = "\1"; i < KEYS; i++, key[0]++) {
         ones[i] = get(one, key);
         twos[i] = get(two, key);
     }
@@ -187,15 +154,10 @@ static void nothing_is_held_while_it_waits(void **state)
     }
 }
 
-static void open_on(struct hand_clock *hand)
+static void open_by_hand(void)
 {
-    struct weir_options options;
-    weir_options_init(&options, sizeof(options));
-    options.clock_ns = hand_clock_ns;
-    options.clock_arg = hand;
-    hand_clock_set(hand, DAY);
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    weir = open_with(&options);
+    (void)close_weir(NULL);
+    open_at(DAY);
 }
 
 static struct weir_limit *reserved_ahead(const char *name, int64_t period_us, uint64_t initial)
@@ -211,11 +173,10 @@ static struct weir_limit *reserved_ahead(const char *name, int64_t period_us, ui
 static void no_wait_goes_against_the_order(void **state)
 {
     (void)state;
-    static struct hand_clock hand;
     static struct reply reply;
     static struct answer bell;
     struct weir_claim claims[2];
-    open_on(&hand);
+    open_by_hand();
     pair(reserved_ahead("one", 10350 * MS, 1), reserved_ahead("two", 10 * SECOND, 0), true, claims);
     assert_int_equal(ask_all(&reply, claims, 2, MINUTE), WEIR_PENDING);
     UNTIL(stats_of(weir).asks_answered == 1); /* it waits for the second */
@@ -381,11 +342,10 @@ static void close_now(void *arg, const struct weir_result *result)
 static void closing_between_two_claims_answers_once(void **state)
 {
     (void)state;
-    static struct hand_clock hand;
     static struct reply reply;
     static struct answer third;
     struct weir_claim claims[2];
-    open_on(&hand);
+    open_by_hand();
     pair(reserved_ahead("one", SECOND, 0), define(weir, "two", 1, HOUR, 10, 0), true, claims);
     assert_int_equal(weir_acquire(claims[0].bucket, 1, MINUTE, close_now, NULL, NULL),
                      WEIR_PENDING);
@@ -447,24 +407,17 @@ static void a_callback_may_ask_and_close(void **state)
 
 int main(void)
 {
-#define BOTH(name)                                                                                 \
-    {#name " (in process)", name, inprocess, teardown, NULL},                                      \
-    {                                                                                              \
-#name " (redis)", name, redis, teardown, NULL                                              \
-    }
     const struct CMUnitTest tests[] = {
         BOTH(both_are_waited_for),
         BOTH(nothing_is_held_while_it_waits),
-        cmocka_unit_test_setup_teardown(no_wait_goes_against_the_order, inprocess, teardown),
+        HERE(no_wait_goes_against_the_order),
         BOTH(a_certain_refusal_comes_at_once),
         BOTH(a_deadline_is_kept),
         BOTH(max_waiters_is_held),
-        cmocka_unit_test_setup_teardown(a_silent_store_is_told_by_the_deadline, redis, teardown),
-        cmocka_unit_test_setup_teardown(a_deadline_is_kept_when_the_store_falls_silent, redis,
-                                        teardown),
+        THERE(a_silent_store_is_told_by_the_deadline),
+        THERE(a_deadline_is_kept_when_the_store_falls_silent),
         BOTH(closing_answers_once),
-        cmocka_unit_test_setup_teardown(closing_between_two_claims_answers_once, inprocess,
-                                        teardown),
+        HERE(closing_between_two_claims_answers_once),
         BOTH(a_callback_may_ask_and_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,8 +20,8 @@
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
 
-#include "api/fixture.h"
 #include "api/kinds.h"
+#include "api/setup.h"
 #include "script/server.h"
 
 #define KEYS 1000
@@ -33,36 +33,13 @@
 #define SCAN_BATCH 500
 #define GONE_US (3 * SECOND) /* the server looks for what has expired now and then */
 
-static struct server *server;
-
-static int start(void **state)
-{
-    (void)state;
-    server = store_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    store_stop(server);
-    return 0;
-}
-
-static int clear(void **state)
-{
-    (void)state;
-    store_do(server, "FLUSHALL");
-    return 0;
-}
-
-static struct weir_limit *limit_of(struct weir *weir, unsigned kind, uint64_t budget)
+static struct weir_limit *limit_of(struct weir *of, unsigned kind, uint64_t budget)
 {
     struct weir_limit_options options = kind_options(kind, 10, SHORT_US);
     options.budget_tokens = budget;
     options.window_ms = SHORT_MS;
     options.version = 1;
-    return define_with(weir, &options);
+    return define_with(of, &options);
 }
 
 /* All keys and how long they live on. */
@@ -127,7 +104,7 @@ static void a_thousand_keys_of_each_kind_go(void **state)
     (void)state;
     store_do(server, "SET other %s", "stays");
     long long before = expired_so_far();
-    struct weir *weir = open_store(server);
+    weir = open_store(server);
     for (unsigned kind = 0; kind < KINDS; kind++) {
         struct weir_limit *limit = limit_of(weir, kind, kind % 2);
         for (uint32_t i = 0; i < KEYS; i++) {
@@ -152,7 +129,7 @@ struct shared {
 
 static int be_client(struct shared *shared, uint64_t seed)
 {
-    struct weir *weir = open_store(server);
+    weir = open_store(server);
     struct weir_limit *limits[KINDS];
     for (unsigned kind = 0; kind < KINDS; kind++) {
         limits[kind] = limit_of(weir, kind, 5);
@@ -224,7 +201,8 @@ static void processes_killed_in_mid_traffic_leave_no_key_for_ever(void **state)
 static void a_key_without_an_expiry_gets_one(void **state)
 {
     (void)state;
-    struct weir *weir = open_store(server), *other = open_store(server);
+    struct weir *other = open_store(server);
+    weir = open_store(server);
     for (unsigned kind = 0; kind < KINDS; kind++) {
         struct weir_limit_options options = kind_options(kind, 2, kind_long_us(kind));
         options.version = 1;
@@ -251,9 +229,9 @@ static void a_key_without_an_expiry_gets_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_thousand_keys_of_each_kind_go, clear),
-        cmocka_unit_test_setup(processes_killed_in_mid_traffic_leave_no_key_for_ever, clear),
-        cmocka_unit_test_setup(a_key_without_an_expiry_gets_one, clear),
+        cmocka_unit_test_setup(a_thousand_keys_of_each_kind_go, clear_store),
+        cmocka_unit_test_setup(processes_killed_in_mid_traffic_leave_no_key_for_ever, clear_store),
+        cmocka_unit_test_setup(a_key_without_an_expiry_gets_one, clear_store),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start_store, stop_store);
 }

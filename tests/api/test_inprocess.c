@@ -15,29 +15,10 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "base/num.h"
 
-#define START (1000 * SECOND)
-
-static struct hand_clock hand;
-static struct weir *weir;
 static unsigned limits_made;
-
-static int setup(void **state)
-{
-    (void)state;
-    hand_clock_set(&hand, START);
-    weir = open_inprocess(&hand);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    return 0;
-}
 
 /* A bucket of a new limit; as many as are wanted in one test. */
 static struct weir_bucket *bucket_of(uint64_t rate, int64_t period_us, uint64_t capacity,
@@ -49,8 +30,6 @@ static struct weir_bucket *bucket_of(uint64_t rate, int64_t period_us, uint64_t 
     }
     return get(define(weir, name, rate, period_us, capacity, budget), "key");
 }
-
-static void at(int64_t us) { hand_clock_set(&hand, START + us); }
 
 static bool take(struct weir_bucket *bucket, uint64_t cost)
 {
@@ -511,7 +490,7 @@ static void admits_what_it_must_and_no_more(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_at_start, close_weir)
     const struct CMUnitTest tests[] = {
         TEST(half_a_second_counts),
         TEST(a_clock_that_steps_back_gives_nothing),

@@ -12,28 +12,9 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 
-#define START (1000 * SECOND)
-
-static struct hand_clock hand;
-static struct weir *weir;
 static unsigned limits_made;
-
-static int setup(void **state)
-{
-    (void)state;
-    hand_clock_set(&hand, START);
-    weir = open_inprocess(&hand);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    return 0;
-}
 
 /* A bucket of a new limit; as many as are wanted in one test. */
 static struct weir_bucket *bucket_of(uint64_t rate, int64_t period_us, uint64_t capacity,
@@ -45,8 +26,6 @@ static struct weir_bucket *bucket_of(uint64_t rate, int64_t period_us, uint64_t 
     }
     return get(define(weir, name, rate, period_us, capacity, budget), "key");
 }
-
-static void at(int64_t us) { hand_clock_set(&hand, START + us); }
 
 static bool take(struct weir_bucket *bucket, uint64_t cost)
 {
@@ -267,7 +246,7 @@ static void max_keys_is_held(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_at_start, close_weir)
     const struct CMUnitTest tests[] = {
         TEST(a_refund_is_there_again), TEST(counts_add_up),       TEST(a_changed_limit_is_in_force),
         TEST(keys_are_bytes),          TEST(a_key_is_one_bucket), TEST(max_keys_is_held),

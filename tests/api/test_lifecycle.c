@@ -22,27 +22,12 @@
 #include <cmocka.h>
 #include <uv.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "script/server.h"
 
 extern char **environ;
 
-static struct server *server;
 static char *program; /* this one */
-
-static int start(void **state)
-{
-    (void)state;
-    server = store_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    store_stop(server);
-    return 0;
-}
 
 static unsigned entries_of(const char *folder)
 {
@@ -380,7 +365,7 @@ static void handles_outlive_their_weir(void **state)
 {
     (void)state;
     for (int remote = 0; remote < 2; remote++) {
-        struct weir *weir = remote ? open_store(server) : open_inprocess(NULL);
+        weir = remote ? open_store(server) : open_inprocess(NULL);
         struct weir_limit *limit = define(weir, "limit", 1000, SECOND, 1000, 100);
         struct weir_bucket *a = get(limit, "a");
         struct weir_bucket *b = get(limit, "b");
@@ -446,7 +431,7 @@ static void two_in_one_process(void **state)
 static void waiting_in_process_with_a_budget(void **state)
 {
     (void)state;
-    struct weir *weir = open_inprocess(NULL);
+    weir = open_inprocess(NULL);
     struct weir_bucket *bucket = get(define(weir, "limit", 100, SECOND, 100, 50), "key");
     assert_int_equal(weir_acquire_wait(bucket, 100, 0, NULL), WEIR_ALLOWED);
     for (int i = 0; i < 20; i++) {
@@ -464,7 +449,7 @@ static void the_longest_ask_timeout(void **state)
     url_of(server, url);
     struct weir_options options = store_options(url);
     options.ask_timeout_ms = 60000;
-    struct weir *weir = open_with(&options);
+    weir = open_with(&options);
     struct weir_bucket *bucket = get(define(weir, "patient", 1000, SECOND, 1000, 100), "key");
     assert_int_equal(weir_acquire_wait(bucket, 1, 0, NULL), WEIR_ALLOWED);
     UNTIL(weir_try_acquire(bucket, 1, NULL) == WEIR_ALLOWED);
@@ -483,7 +468,7 @@ static void two_hundred_leave_nothing(void **state)
     for (int i = 0; i < 200; i++) {
         struct weir_options options = store_options(i % 4 == 3 ? NULL : url);
         options.max_asks = 4;
-        struct weir *weir = open_with(&options);
+        weir = open_with(&options);
         if (i % 4 != 0) {
             (void)define(weir, "limit", 1, SECOND, 1, 0);
         }
@@ -500,7 +485,7 @@ static void two_hundred_leave_nothing(void **state)
 static int leave(const char *url)
 {
     struct weir_options options = store_options(url);
-    struct weir *weir = open_with(&options);
+    weir = open_with(&options);
     static struct weir_bucket *bucket;
     bucket = get(define(weir, "limit", 1000, SECOND, 1000, 100), "leave");
     struct answer *answer = calloc(1, sizeof(*answer));
@@ -543,5 +528,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(two_hundred_leave_nothing),
         cmocka_unit_test(ending_without_closing),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start_store, stop_store);
 }

@@ -13,42 +13,10 @@
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "script/server.h"
 
 #define SHORT_MS 100 /* a window after half of which a quiet bucket gives back */
-
-static struct server *server;
-static struct weir *weir;
-
-static int start(void **state)
-{
-    (void)state;
-    server = store_start();
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    store_stop(server);
-    return 0;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    weir = open_store(server);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    store_do(server, "FLUSHALL");
-    return 0;
-}
 
 static int wait_for(struct weir_bucket *bucket, uint64_t cost, struct weir_result *result)
 {
@@ -333,7 +301,6 @@ static void a_refund_of_a_living_lease_is_credit_again(void **state)
 {
     (void)state;
     char url[128];
-    struct hand_clock hand;
     url_of(server, url);
     struct weir_options options = store_options(url);
     options.clock_ns = hand_clock_ns;
@@ -527,7 +494,7 @@ static void flushes(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_on_store, close_and_clear)
     const struct CMUnitTest tests[] = {
         TEST(the_first_try_is_cold_and_brings_the_lease),
         TEST(without_a_budget_only_waiting_is_exact),
@@ -547,5 +514,5 @@ int main(void)
         TEST(the_highest_version_wins),
         TEST(flushes),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start_store, stop_store);
 }

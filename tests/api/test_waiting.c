@@ -12,36 +12,20 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "script/server.h"
-
-static struct server *server; /* NULL: in process */
-static struct weir *weir;
 
 static int inprocess(void **state)
 {
     (void)state;
-    server = NULL;
     weir = open_inprocess(NULL);
     return 0;
 }
 
 static int redis(void **state)
 {
-    (void)state;
-    server = store_start();
-    weir = open_store(server);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    if (server != NULL) {
-        store_stop(server);
-    }
-    return 0;
+    (void)start_store(state);
+    return open_on_store(state);
 }
 
 /* A bucket with nothing in it, that gets `rate` tokens a second. */
@@ -368,11 +352,6 @@ static void a_silent_store_is_told_by_the_deadline(void **state)
 
 int main(void)
 {
-#define BOTH(name)                                                                                 \
-    {#name " (in process)", name, inprocess, teardown, NULL},                                      \
-    {                                                                                              \
-#name " (redis)", name, redis, teardown, NULL                                              \
-    }
     const struct CMUnitTest tests[] = {
         BOTH(waiters_are_served_in_order),
         BOTH(waiters_are_served_in_order_by_leases),
@@ -386,7 +365,7 @@ int main(void)
         BOTH(max_waiters_is_held),
         BOTH(a_callback_may_acquire),
         BOTH(a_callback_may_call_all_but_what_blocks),
-        cmocka_unit_test_setup_teardown(a_silent_store_is_told_by_the_deadline, redis, teardown),
+        THERE(a_silent_store_is_told_by_the_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,29 +13,7 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
-
-#define START (1000 * SECOND)
-
-static struct hand_clock hand;
-static struct weir *weir;
-
-static int setup(void **state)
-{
-    (void)state;
-    hand_clock_set(&hand, START);
-    weir = open_inprocess(&hand);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    return 0;
-}
-
-static void at(int64_t us) { hand_clock_set(&hand, START + us); }
+#include "api/setup.h"
 
 /* A limit that refuses nobody, but for its cap. */
 static struct weir_limit_options capped(uint64_t tokens, int64_t period_us)
@@ -195,7 +173,7 @@ static void no_bucket_escapes_a_change(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_at_start, close_weir)
 
 int main(void)
 {

@@ -11,44 +11,30 @@
 
 #include <cmocka.h>
 
-#include "api/fixture.h"
+#include "api/setup.h"
 #include "base/num.h"
 #include "script/server.h"
 
-static struct server *server; /* NULL: in process */
-static struct weir *weir;
-
 /* A short ask timeout makes the first rounds' patience short. */
+static void open_impatient(uint64_t ask_timeout_ms)
+{
+    char url[128];
+    struct weir_options options = options_of(url);
+    options.ask_timeout_ms = ask_timeout_ms;
+    weir = open_with(&options);
+}
+
 static int inprocess(void **state)
 {
     (void)state;
-    struct weir_options options;
-    weir_options_init(&options, sizeof(options));
-    options.ask_timeout_ms = 20;
-    server = NULL;
-    weir = open_with(&options);
+    open_impatient(20);
     return 0;
 }
 
 static int redis(void **state)
 {
-    (void)state;
-    char url[128];
-    server = store_start();
-    url_of(server, url);
-    struct weir_options options = store_options(url);
-    options.ask_timeout_ms = 100;
-    weir = open_with(&options);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    assert_int_equal(weir_close_wait(weir), WEIR_OK);
-    if (server != NULL) {
-        store_stop(server);
-    }
+    (void)start_store(state);
+    open_impatient(100);
     return 0;
 }
 
@@ -200,11 +186,6 @@ static void two_full_lines_do_not_starve_it(void **state)
 
 int main(void)
 {
-#define BOTH(name)                                                                                 \
-    {#name " (in process)", name, inprocess, teardown, NULL},                                      \
-    {                                                                                              \
-#name " (redis)", name, redis, teardown, NULL                                              \
-    }
     const struct CMUnitTest tests[] = {
         BOTH(a_crowd_comes_through),
         BOTH(a_crowd_comes_through_by_leases),

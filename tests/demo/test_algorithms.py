@@ -6,8 +6,13 @@ measured, that it is there.
 """
 
 import json
+import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tap  # noqa: E402
 
 ALGORITHMS = sys.argv[1]
 PATIENCE_S = 120
@@ -117,19 +122,4 @@ TESTS = [
     wrong_words_are_refused,
 ]
 
-
-def main():
-    failed = False
-    print(f"1..{len(TESTS)}")
-    for number, test in enumerate(TESTS, 1):
-        try:
-            test()
-            print(f"ok {number} - {test.__name__}", flush=True)
-        except Exception as error:  # one failed test is no reason not to run the others
-            failed = True
-            print(f"not ok {number} - {test.__name__}", flush=True)
-            print(f"# {type(error).__name__}: {error}".replace("\n", "\n# "), flush=True)
-    return 1 if failed else 0
-
-
-sys.exit(main())
+sys.exit(tap.run(TESTS))

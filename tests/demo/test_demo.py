@@ -7,10 +7,15 @@ Not how fast: that they end, say what they should, agree with themselves, and le
 import glob
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tap  # noqa: E402
 
 DEMO, HOTPATH = sys.argv[1:3]
 PATIENCE_S = 60
@@ -181,19 +186,4 @@ TESTS = [
     hotpath_measures,
 ]
 
-
-def main():
-    failed = False
-    print(f"1..{len(TESTS)}")
-    for number, test in enumerate(TESTS, 1):
-        try:
-            test()
-            print(f"ok {number} - {test.__name__}", flush=True)
-        except Exception as error:  # one failed test is no reason not to run the others
-            failed = True
-            print(f"not ok {number} - {test.__name__}", flush=True)
-            print(f"# {type(error).__name__}: {error}".replace("\n", "\n# "), flush=True)
-    return 1 if failed else 0
-
-
-sys.exit(main())
+sys.exit(tap.run(TESTS))

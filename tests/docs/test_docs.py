@@ -8,7 +8,7 @@ In a copy of the tree, in the order of the text:
     ```c     is compiled: a whole file where it includes something, else the inside of a function.
 
 and further: the README's program is the file it says it is, its table has the lines that the demo
-prints, and no link leads nowhere.
+prints, what it shows of `weir check` is what that prints, and no link leads nowhere.
 """
 
 import os
@@ -18,6 +18,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tap  # noqa: E402
 
 ROOT = pathlib.Path(sys.argv[1])
 PATIENCE_S = 280
@@ -192,6 +196,14 @@ def the_table_is_what_the_demo_prints(copy):
     assert len(shown) > 8 and shown == printed, f"shown {shown - printed}, new {printed - shown}"
 
 
+def the_check_is_what_the_tool_prints(copy):
+    lines = [line for line in copy.output if line.startswith("build/tools/weir check ")]
+    assert lines, "README.md does not show the tool"
+    shown = [text for _, language, text in blocks(ROOT / "README.md") if language == "text"]
+    for line in lines:
+        assert copy.output[line] in shown, f"{line} prints\n{copy.output[line]}"
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(pathlib.Path(folder))
@@ -206,18 +218,12 @@ def main():
                 "the README's table has the lines of the demo's",
                 lambda: the_table_is_what_the_demo_prints(copy),
             ),
+            (
+                "what the README shows of weir check is what it prints",
+                lambda: the_check_is_what_the_tool_prints(copy),
+            ),
         ]
-        failed = False
-        print(f"1..{len(tests)}")
-        for number, (title, test) in enumerate(tests, 1):
-            try:
-                test()
-                print(f"ok {number} - {title}", flush=True)
-            except Exception as error:  # one failed test is no reason not to run the others
-                failed = True
-                print(f"not ok {number} - {title}", flush=True)
-                print(f"# {type(error).__name__}: {error}".replace("\n", "\n# "), flush=True)
-    return 1 if failed else 0
+        return tap.run(tests)
 
 
 sys.exit(main())

@@ -18,6 +18,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tap  # noqa: E402
+
 MINIMAL, THREADS, HTTP_SERVER = sys.argv[1:4]
 PATIENCE_S = 20  # far above what anything here takes
 
@@ -270,20 +274,5 @@ TESTS = [
     http_server_gives_back_its_leases,
 ]
 
-
-def main():
-    os.environ.pop("http_proxy", None)
-    failed = False
-    print(f"1..{len(TESTS)}")
-    for number, test in enumerate(TESTS, 1):
-        try:
-            test()
-            print(f"ok {number} - {test.__name__}", flush=True)
-        except Exception as error:  # one failed test is no reason not to run the others
-            failed = True
-            print(f"not ok {number} - {test.__name__}", flush=True)
-            print(f"# {type(error).__name__}: {error}".replace("\n", "\n# "), flush=True)
-    return 1 if failed else 0
-
-
-sys.exit(main())
+os.environ.pop("http_proxy", None)
+sys.exit(tap.run(TESTS))

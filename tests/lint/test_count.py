@@ -3,9 +3,15 @@
 test_count.py COUNT_TESTS"""
 
 import json
+import pathlib
 import subprocess
 import sys
 import tempfile
+from functools import partial
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tap  # noqa: E402
 
 TWO = "[==========] Running 2 test(s).\n[ RUN      ] a\n[       OK ] a\n[ RUN      ] b\n"
 SKIPPED_B = "[  SKIPPED ] b\n[==========] 2 test(s) run.\n[  PASSED  ] 1 test(s).\n"
@@ -41,22 +47,15 @@ CASES = [
 ]
 
 
-def main():
-    failed = False
-    print(f"1..{len(CASES)}")
-    for number, (title, tests, expected) in enumerate(CASES, 1):
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as log:
-            log.writelines(json.dumps(test) + "\n" for test in tests)
-            log.flush()
-            command = [sys.executable, sys.argv[1], log.name]
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
-        last = (run.stdout.splitlines() or [""])[-1]
-        good = last == expected and (run.returncode != 0) == (" 0 failed" not in expected)
-        failed |= not good
-        print(f"{'ok' if good else 'not ok'} {number} - {title}")
-        if not good:
-            print(f"# expected {expected}, got {last}, exit code {run.returncode}: {run.stderr}")
-    return 1 if failed else 0
+def ends_with(tests, expected):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as log:
+        log.writelines(json.dumps(test) + "\n" for test in tests)
+        log.flush()
+        command = [sys.executable, sys.argv[1], log.name]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = (run.stdout.splitlines() or [""])[-1]
+    good = last == expected and (run.returncode != 0) == (" 0 failed" not in expected)
+    assert good, f"expected {expected}, got {last}, exit code {run.returncode}: {run.stderr}"
 
 
-sys.exit(main())
+sys.exit(tap.run((title, partial(ends_with, *case)) for title, *case in CASES))

@@ -7,6 +7,11 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import tap  # noqa: E402
 
 SPDX = "/* SPDX-License-Identifier: MIT */\n"
 ESSAY = SPDX + "/*\n * What this is.\n * Where it stands.\n * Who may call.\n */\n"
@@ -82,28 +87,27 @@ def broken_rules(lint, files):
     return rules
 
 
+def breaks(lint, files, expected):
+    got = broken_rules(lint, files)
+    assert got == expected, f"expected {expected}, got {got}"
+
+
+def every_rule_is_tried(lint):
+    known = set(re.findall(r"^    (\w+),$", pathlib.Path(lint).read_text(encoding="utf-8"), re.M))
+    untried = known - {rule for rule, _, _ in FAULTS}
+    assert not untried, sorted(untried)
+
+
 def main():
     lint = sys.argv[1]
-    cases = [("a good tree", [], GOOD)]
+    tests = [
+        ("every rule is tried", lambda: every_rule_is_tried(lint)),
+        ("a good tree", lambda: breaks(lint, GOOD, [])),
+    ]
     for rule, name, text in FAULTS:
-        if text is None:
-            text = SPDX + "/* Short. */\n"
-            cases.append((f"{rule}: {name}", [rule], {**GOOD, name: text}))
-        else:
-            cases.append((f"{rule}: {name}", [rule], {**GOOD, name: GOOD.get(name, "") + text}))
-    known = set(re.findall(r"^    (\w+),$", pathlib.Path(lint).read_text(encoding="utf-8"), re.M))
-    untried = sorted(known - {rule for rule, _, _ in FAULTS})
-
-    print(f"1..{len(cases) + 1}")
-    failed = bool(untried)
-    print(f"{'not ok' if untried else 'ok'} 1 - every rule is tried {' '.join(untried)}".rstrip())
-    for number, (title, expected, files) in enumerate(cases, 2):
-        got = broken_rules(lint, files)
-        failed |= got != expected
-        print(f"{'ok' if got == expected else 'not ok'} {number} - {title}")
-        if got != expected:
-            print(f"# expected {expected}, got {got}")
-    return 1 if failed else 0
+        whole = SPDX + "/* Short. */\n" if text is None else GOOD.get(name, "") + text
+        tests.append((f"{rule}: {name}", partial(breaks, lint, {**GOOD, name: whole}, [rule])))
+    return tap.run(tests)
 
 
 sys.exit(main())

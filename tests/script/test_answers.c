@@ -237,12 +237,13 @@ static void check_refusal(const char *what, uint64_t seed, enum weir__algorithm_
     take(&rule, 1 + below(&random.seed, rule.capacity), 0, now_us, &grant);
     struct twins_copy before = twins_keep(&twins);
     int64_t cost = weir__min(rule.capacity, grant.remaining + 1 + below(&random.seed, 3));
-    /* while the key would be there without the refusal as well */
+    /* while the key is there with the refusal and without it */
     int64_t last_us = before.bucket.expires_us - 1;
     if (below(&random.seed, 2) == 0) {
         now_us = weir__min(later(&random.seed, now_us, grant.reset_after_us), last_us);
     }
     if (!take(&rule, cost, 0, now_us, &grant)) {
+        last_us = weir__min(last_us, twins.bucket.expires_us - 1);
         int64_t then_us = weir__min(later(&random.seed, now_us, grant.retry_after_us), last_us);
         cost = 1 + below(&random.seed, rule.capacity);
         take(&rule, cost, 0, then_us, &with);

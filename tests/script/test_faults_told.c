@@ -132,6 +132,15 @@ static void test_b85_no_algorithm_hands_all_to_one(void **state)
         assert_int_equal(total, 100);
         assert_int_equal(trial.grant.outstanding, 100);
         assert_int_equal(trial_lease(0, 20), 0);
+
+        /* who wants all has half of what is free, and then of what the others left */
+        trial_begin(kind, 100, kind == QUEUE ? MS : DAY, 100);
+        trial.rule.budget = 100;
+        for (int64_t left = 100; left > 1;) {
+            int64_t got = trial_lease(0, 100);
+            assert_int_equal(got, left / 2);
+            left -= got;
+        }
     }
 }
 

@@ -353,8 +353,8 @@ static void test_the_time_may_be_given(void **state)
 static const char *const rights[RIGHTS] = {"+evalsha", "+script|load", "+time",
                                            "+hmget",   "+hset",        "+pexpire"};
 
-/* A user who may touch one key, with the rights that docs/protocol.md names but one. */
-static void log_in(size_t without)
+/* A user who may touch this key alone, with the rights that docs/protocol.md names but one. */
+static void log_in(const char *key, size_t without)
 {
     char list[120] = "";
     for (size_t i = 0; i < RIGHTS; i++) {
@@ -363,7 +363,7 @@ static void log_in(size_t without)
         }
     }
     char command[200];
-    snprintf(command, sizeof command, "ACL SETUSER weir reset on >secret ~weir:l:k%s", list);
+    snprintf(command, sizeof command, "ACL SETUSER weir reset on >secret ~%s%s", key, list);
     store_run(&store, command);
     store_run(&store, "AUTH weir secret");
 }
@@ -375,7 +375,7 @@ static void test_least_rights(void **state)
     struct weir__ask ask = twins_nothing;
     ask.want = 2;
     ask.exact = 1;
-    log_in(RIGHTS);
+    log_in("weir:l:k", RIGHTS);
     store_run(&store, "SCRIPT LOAD %s", weir__script_lease.source);
     for (size_t kind = 0; kind < KINDS; kind++) {
         struct weir__rule rule = rule_of(kind, 10, 5);
@@ -385,13 +385,40 @@ static void test_least_rights(void **state)
     }
 }
 
+/* In a cluster all keys of a call must be in one slot: the script has one key, and makes up no
+ * other. */
+static void test_b34_one_key_and_no_other(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"weir:l:user:42", "weir:l:a", "weir:l:", "weir:l:{x}y"};
+    struct weir__ask ask = twins_nothing, look = twins_nothing, reset = twins_nothing;
+    ask.want = 2;
+    ask.exact = 1;
+    look.peek = true;
+    reset.reset = true;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        real_store_clear(&store);
+        log_in(keys[i], RIGHTS);
+        for (size_t kind = 0; kind < KINDS; kind++) {
+            struct weir__rule rule = rule_of(kind, 10, 5);
+            rule.version = (int64_t)kind + 1;
+            assert_int_equal(store_ask(&store, keys[i], &rule, &ask).version, kind + 1);
+            store_ask(&store, keys[i], &rule, &look);
+            store_ask(&store, keys[i], &rule, &reset);
+        }
+        store_run(&store, "AUTH default any"); /* who may count them */
+        assert_int_equal(store_number(&store, "EXISTS %s", keys[i]), 1);
+        assert_int_equal(store_number(&store, "DBSIZE", NULL), 1);
+    }
+}
+
 static void test_no_right_is_too_many(void **state)
 {
     (void)state;
     struct weir__rule rule = rule_of(0, 10, 5);
     for (size_t i = 0; i < RIGHTS; i++) {
         real_store_clear(&store);
-        log_in(i);
+        log_in("weir:l:k", i);
         redisReply *reply = strcmp(rights[i], "+script|load") == 0
                                 ? redisCommand(store.redis, "SCRIPT LOAD %s", "return 1")
                                 : store_eval(&store, weir__script_lease.sha1, "weir:l:k", &rule,
@@ -417,6 +444,7 @@ int main(void)
         cmocka_unit_test_setup(test_half_a_hash_starts_anew, empty),
         cmocka_unit_test_setup(test_the_time_may_be_given, empty),
         cmocka_unit_test_setup(test_least_rights, empty),
+        cmocka_unit_test_setup(test_b34_one_key_and_no_other, empty),
         cmocka_unit_test_setup(test_no_right_is_too_many, empty),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
