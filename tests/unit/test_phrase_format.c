@@ -243,8 +243,8 @@ static void any_text_is_read_or_refused(void **state)
     assert_true(read > 1000);
 }
 
-/* The host may have a locale whose decimal point is a comma.  One is made here, from the definitions
- * in the package `locales`. */
+/* The host may have a locale whose decimal point is a comma.  One is made here, from the
+ * definitions in the package `locales`. */
 static void the_locale_does_not_matter(void **state)
 {
     (void)state;
