@@ -206,11 +206,20 @@ if not looking then
     end
     if s.slots and lease > 0 then
         start = op.fill()
-        op.take(lease)
-        spread = op.fill() - start
-        if start + spread > life then -- its last slots would come too late
-            op.take(-lease)
-            lease, start, spread = 0, 0, 0
+        local before = lease - 1 -- slots, before its last
+        op.take(before)
+        while lease >= least and op.fill() > life do -- the last would come too late
+            lease = floor(lease / 2)
+            local fewer = max(0, lease - 1)
+            op.take(fewer - before)
+            before = fewer
+        end
+        if lease >= least then
+            op.take(1)
+            spread = max(1, op.fill() - start)
+        else
+            op.take(-before)
+            lease, start = 0, 0
         end
     else
         op.take(lease)

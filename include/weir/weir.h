@@ -440,8 +440,8 @@ WEIR_API int weir_refund(struct weir_bucket *bucket, uint64_t tokens);
 
 /* Forgets what was used of a bucket: it starts anew, as a new key does, with initial_tokens or as
  * `learn` says.  What is leased out stays counted, and a cap goes on.  The store is told with the
- * next ask, which this causes; a store that is down at that moment is not told later.  Adds C to
- * the promise, each time.
+ * next ask, which this causes; a store that is down at that moment is not told later.  Each time
+ * adds C, and what is reserved ahead then, to the promise.
  * Thread: any.  Returns WEIR_OK, WEIR_ECLOSED. */
 WEIR_API int weir_reset(struct weir_bucket *bucket);
 

@@ -19,6 +19,7 @@
 #include "api/buckets.h"
 #include "api/capped.h"
 #include "api/inprocess.h"
+#include "api/waiting.h"
 #include "base/num.h"
 #include "core/rule.h"
 
@@ -194,6 +195,7 @@ int weir_refund(struct weir_bucket *bucket, uint64_t tokens)
         code = refund_remote(bucket, tokens);
     } else {
         code = weir__inprocess_refund(bucket, (int64_t)tokens) ? WEIR_OK : WEIR_EINVAL;
+        weir__waiting_nudge(bucket);
     }
     if (code == WEIR_OK && weir__capped(bucket)) {
         weir__capped_refund(bucket, tokens);
@@ -209,6 +211,7 @@ int weir_reset(struct weir_bucket *bucket)
     }
     if (!weir->remote) {
         weir__inprocess_reset(bucket);
+        weir__waiting_nudge(bucket);
         return WEIR_OK;
     }
     int code = WEIR_ECLOSED;

@@ -34,7 +34,7 @@
  * costs. */
 #define LEASE_PARTS 4
 
-#define LOG_FIRST 8 /* entries a log begins with */
+#define LOG_FIRST 16 /* entries a log begins with: as many as a learning one needs at once */
 
 /* Whether callers may hold credit. */
 static bool leases(const struct weir__rule *rule)

@@ -15,6 +15,7 @@
 #include "api/buckets.h"
 #include "api/complaint.h"
 #include "api/inprocess.h"
+#include "api/waiting.h"
 #include "base/mem.h"
 
 void weir__options_init(void *theirs, size_t their_size, void *ours, size_t our_size)
@@ -117,13 +118,18 @@ int weir_limit_define(struct weir *weir, struct weir_limit **out,
     return WEIR_OK;
 }
 
-/* In process nobody else brings the new limit to a bucket that is quiet. */
+/* In process nobody else brings the new limit to a bucket that is quiet; and who waits may be
+ * served by it at once. */
 static void adopt(void *arg, struct weir__entry *entry)
 {
     struct weir_bucket *bucket = weir__container(entry, struct weir_bucket, entry);
-    if (bucket->limit == arg) {
+    if (bucket->limit != arg) {
+        return;
+    }
+    if (!bucket->limit->weir->remote) {
         weir__inprocess_adopt(bucket);
     }
+    weir__waiting_nudge(bucket);
 }
 
 int weir_limit_update(struct weir_limit *limit, const struct weir_limit_options *options,
@@ -158,9 +164,7 @@ int weir_limit_update(struct weir_limit *limit, const struct weir_limit_options 
         uv_mutex_unlock(&weir->stripes[i]);
     }
     uv_mutex_unlock(&weir->driver.lock);
-    if (!weir->remote) {
-        weir__table_visit(weir->table, adopt, limit);
-    }
+    weir__table_visit(weir->table, adopt, limit);
     if (cap_changes) {
         weir__buckets_cap(limit);
     }

@@ -266,3 +266,17 @@ int weir_acquire_wait_key(struct weir_limit *limit, const void *key, size_t key_
     weir_bucket_unref(bucket);
     return code;
 }
+
+void weir__waiting_nudge(struct weir_bucket *bucket)
+{
+    struct weir *weir = bucket->limit->weir;
+    if (!weir__bucket_has_line(&bucket->core)) {
+        return;
+    }
+    uv_mutex_lock(&weir->driver.lock);
+    if ((weir__load_acquire(&bucket->core.gate) & WEIR__GATE_CLOSED) == 0) {
+        weir__engine_nudge(&weir->driver.engine, &bucket->core, weir__now_us(weir));
+    }
+    uv_mutex_unlock(&weir->driver.lock);
+    weir__driver_ring(&weir->driver);
+}

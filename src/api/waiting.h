@@ -30,6 +30,9 @@ struct weir__patience {
 int weir__waiting_take(struct weir__waiting *waiting, struct weir_bucket *bucket, uint64_t cost,
                        struct weir__patience patience, struct weir_result *result);
 
+/* The bucket has more than those in its line were told: they are asked for again.  Thread: any. */
+void weir__waiting_nudge(struct weir_bucket *bucket);
+
 /* For the driver: one is done. */
 void weir__waiting_answered(void *arg, struct weir__waiter *waiter);
 

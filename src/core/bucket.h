@@ -39,6 +39,7 @@
 struct weir__flight {
     uint64_t serial; /* 0: none */
     int64_t sent_us;
+    bool overtaken; /* by a reset, a refund or another rule: its answer says nothing about later */
     struct weir__ask ask;
 };
 

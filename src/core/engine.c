@@ -247,6 +247,14 @@ void weir__engine_reset(struct weir__engine *engine, struct weir__bucket *bucket
     weir__engine_look(engine, bucket, now_us);
 }
 
+void weir__engine_nudge(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us)
+{
+    if (bucket->waiting > 0 && !engine->closing) {
+        weir__exchange_forget_paces(bucket);
+        weir__engine_look(engine, bucket, now_us);
+    }
+}
+
 /* Each bucket that is watched or ready becomes due now, without the bits of its gate that are in
  * `clear`. */
 static void all_due(struct weir__engine *engine, uint32_t clear, int64_t now_us)

@@ -98,6 +98,9 @@ bool weir__engine_refund(struct weir__engine *engine, struct weir__bucket *bucke
 /* The bucket shall start anew in the store: the next ask says so. */
 void weir__engine_reset(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us);
 
+/* The store has more than it said when those in line were refused: they are asked for again. */
+void weir__engine_nudge(struct weir__engine *engine, struct weir__bucket *bucket, int64_t now_us);
+
 /* The next ask to send; false: none now. */
 bool weir__engine_next_command(struct weir__engine *engine, struct weir__command *command,
                                int64_t now_us);

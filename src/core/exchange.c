@@ -51,6 +51,7 @@ void weir__exchange_forget_paces(struct weir__bucket *bucket)
     bucket->lease_after_us = bucket->exact_after_us = 0;
     bucket->refused_cost = INT64_MAX;
     bucket->refused_until_us = WEIR__HINT_UNKNOWN;
+    bucket->flight.overtaken = true;
     (void)weir__and_acq_rel(&bucket->gate, ~WEIR__GATE_REFUSE);
 }
 
@@ -116,7 +117,9 @@ static void plan_exact(const struct weir__bucket *bucket, const struct weir__rtt
         int64_t there = weir__min(bucket->remaining + 1, bucket->refused_cost - 1);
         bool anew = weir__rule_has_periods(rule) && bucket->refused_until_us <= now_us &&
                     bucket->refused_until_us != WEIR__HINT_UNKNOWN;
-        there = anew ? most : weir__add_sat(there, weir__rule_tokens(rule, since_us));
+        /* A fixed window is full then; of the others there is what was refused. */
+        int64_t by_now = rule->algorithm == WEIR__FIXED_WINDOW ? most : bucket->refused_cost;
+        there = anew ? by_now : weir__add_sat(there, weir__rule_tokens(rule, since_us));
         most = weir__min(most, there);
     }
 
@@ -299,7 +302,9 @@ static void pace_waiters(struct weir__engine *engine, struct weir__bucket *bucke
         return; /* nobody else asks */
     }
     if (sizes.exact) {
-        if (first != NULL && grant->exact == 0) {
+        /* who was refused for the sake of others in the same ask has not had an answer yet */
+        bool again = weir__rule_has_slots(situation.rule) && bucket->alone;
+        if (first != NULL && grant->exact == 0 && !again) {
             at_us = weir__min(at_us, first->until_us);
             bucket->exact_after_us = weir__max(bucket->exact_after_us, at_us);
         }
@@ -365,6 +370,7 @@ void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucke
                          const struct weir__grant *grant, int64_t now_us)
 {
     struct weir__flight flight;
+    weir__exchange_renew(bucket);
     if (!land(engine, bucket, serial, &flight)) {
         return;
     }
@@ -390,6 +396,9 @@ void weir__engine_answer(struct weir__engine *engine, struct weir__bucket *bucke
     weir__queue_deliver(engine, bucket, ask, grant, late, now_us);
     if (ask->exact > 0) {
         pace_waiters(engine, bucket, grant, now_us);
+    }
+    if (flight.overtaken) {
+        weir__exchange_forget_paces(bucket);
     }
     weir__exchange_notice(engine, now_us);
     weir__engine_look(engine, bucket, now_us);

@@ -210,20 +210,29 @@ static int64_t life_of(const struct weir__run *run)
     return weir__max(0, weir__min(run->key.cur_life_us * 3 / 4, run->edge - margin));
 }
 
-/* Returns false, and takes nothing, where the last of so many slots would come too late for a
- * lease. */
-static bool take_slots(struct weir__run *run, int64_t lease, struct weir__grant *grant)
+/* Where the last of so many slots would come too late for a lease, half as many, and so on.
+ * Returns how many; 0, and takes nothing, if that is fewer than `least`. */
+static int64_t take_slots(struct weir__run *run, int64_t lease, int64_t least,
+                          struct weir__grant *grant)
 {
     int64_t first_us = run->op->fill(run);
-    run->op->take(run, lease);
-    int64_t last_us = run->op->fill(run);
-    if (last_us > life_of(run)) {
-        run->op->take(run, -lease);
-        return false;
+    int64_t life_us = life_of(run);
+    int64_t before = lease - 1; /* slots, before the last */
+    run->op->take(run, before);
+    while (lease >= least && run->op->fill(run) > life_us) {
+        lease /= 2;
+        int64_t fewer = weir__max(0, lease - 1);
+        run->op->take(run, fewer - before);
+        before = fewer;
     }
+    if (lease < least) {
+        run->op->take(run, -before);
+        return 0;
+    }
+    run->op->take(run, 1);
     grant->first_us = first_us;
-    grant->spread_us = last_us - first_us;
-    return true;
+    grant->spread_us = weir__max(1, run->op->fill(run) - first_us);
+    return lease;
 }
 
 /* R3, R14: inside the budget, and at most half of what is free of it; none that would be dead on
@@ -239,10 +248,10 @@ static void grant_lease(struct weir__run *run, const struct weir__ask *ask,
     if (lease < least || run->edge < EDGE_MARGIN_US + LIFE_LEAST_US) {
         return;
     }
-    if (!run->op->slots) {
+    if (run->op->slots) {
+        lease = take_slots(run, lease, least, grant);
+    } else {
         run->op->take(run, lease);
-    } else if (!take_slots(run, lease, grant)) {
-        return;
     }
     grant->lease = lease;
     key->out_cur += lease;

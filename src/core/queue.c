@@ -109,6 +109,24 @@ struct span {
     int64_t least_us, surely_us;
 };
 
+/* All that is used comes back by the reset, and of a fixed window none before; what was asked for
+ * by the time that was told, and less with it.  Where none was told the rate makes a guess, at
+ * which to ask again: nobody is refused by it, since the least is 0. */
+static struct span time_of_periods(const struct weir__rule *rule, const struct weir__grant *grant,
+                                   int64_t asked, int64_t need)
+{
+    int64_t reset_us = grant->reset_after_us;
+    int64_t retry_us = grant->retry_after_us;
+    if (rule->algorithm == WEIR__FIXED_WINDOW) {
+        return (struct span){reset_us, reset_us};
+    }
+    if (retry_us <= 0) {
+        int64_t guess_us = weir__rule_time_us(rule, need - grant->remaining);
+        return (struct span){0, weir__min(guess_us, reset_us)};
+    }
+    return need < asked ? (struct span){0, retry_us} : (struct span){retry_us, reset_us};
+}
+
 static struct span time_of(const struct weir__rule *rule, const struct weir__grant *grant,
                            int64_t asked, int64_t need)
 {
@@ -119,11 +137,7 @@ static struct span time_of(const struct weir__rule *rule, const struct weir__gra
         return (struct span){grant->retry_after_us, grant->retry_after_us};
     }
     if (weir__rule_has_periods(rule)) {
-        /* All that is used comes back by the reset; of a fixed window, none of it before. */
-        bool fixed = rule->algorithm == WEIR__FIXED_WINDOW;
-        int64_t least_us = need >= asked ? grant->retry_after_us : 0;
-        return (struct span){.least_us = fixed ? grant->reset_after_us : least_us,
-                             .surely_us = grant->reset_after_us};
+        return time_of_periods(rule, grant, asked, need);
     }
     return (struct span){
         .least_us = weir__rule_time_us(rule, need - grant->remaining - 1),
@@ -178,15 +192,17 @@ static void refuse_for_ever(struct weir__engine *engine, struct weir__bucket *bu
 /* The queue is full, or its end too far away.  It gets no shorter for those who wait, since no slot
  * comes back. */
 static void refuse_slots(struct weir__engine *engine, struct weir__bucket *bucket,
-                         const struct weir__grant *grant)
+                         const struct weir__ask *ask, const struct weir__grant *grant)
 {
+    /* A lease that came instead leaves it unsaid, and has made the queue longer. */
+    int64_t retry_us = grant->retry_after_us;
+    retry_us = retry_us > 0 ? retry_us : weir__max(1, grant->reset_after_us - ask->wait_us);
     struct weir__waiter *first = weir__queue_first(bucket);
     struct weir__waiter *second = first == NULL ? NULL : weir__queue_after(bucket, first);
     bucket->alone = second != NULL &&
                     second->covered; /* together they are too much; each may fit */
     if (first != NULL && first->covered && !bucket->alone) {
-        weir__queue_finish(engine, first, WEIR__DENIED, WEIR__REASON_OVER_LIMIT,
-                           grant->retry_after_us);
+        weir__queue_finish(engine, first, WEIR__DENIED, WEIR__REASON_OVER_LIMIT, retry_us);
     }
 }
 
@@ -232,7 +248,7 @@ void weir__queue_deliver(struct weir__engine *engine, struct weir__bucket *bucke
     if (ask->exact > 0 && grant->exact == 0 && grant->retry_after_us < 0) {
         refuse_for_ever(engine, bucket);
     } else if (ask->exact > 0 && grant->exact == 0 && slots) {
-        refuse_slots(engine, bucket, grant);
+        refuse_slots(engine, bucket, ask, grant);
     }
 
     int64_t surplus = grant->exact;

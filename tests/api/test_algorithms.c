@@ -437,6 +437,55 @@ static void b24_each_kind_mends_a_key_without_expiry(void **state)
     }
 }
 
+/* Who waits in line is served when there is more than was known: given back, anew, or by another
+ * limit. */
+static void who_waits_hears_of_it(void **state)
+{
+    (void)state;
+    away_from_an_edge();
+    enum { REFUND, RESET, UPDATE, CHANGES };
+    for (size_t i = 0; i < KINDS; i++) {
+        for (int change = 0; change < CHANGES; change++) {
+            struct answer answer = {.count = 0};
+            struct weir_result result;
+            struct weir_limit_options options;
+            char name[16];
+            snprintf(name, sizeof(name), "line%zu%d", i, change);
+            weir_limit_options_init(&options, sizeof(options));
+            assert_int_equal(weir_limit_parse(&options, kinds[i], NULL), WEIR_OK);
+            options.name = name;
+            options.version = 1;
+            options.budget_tokens = change == REFUND ? 5 : 0;
+            struct weir_limit *limit = define_with(weir, &options);
+            struct weir_bucket *bucket = get(limit, "key");
+            assert_int_equal(take_waiting(bucket, 1000), 50);
+            assert_int_equal(ask(&answer, bucket, 1, HOUR, &result), WEIR_PENDING);
+            pause_us(20 * MS);
+            assert_false(answered(&answer));
+            if (change == REFUND) {
+                assert_int_equal(weir_refund(bucket, 1), WEIR_OK);
+            } else if (change == RESET) {
+                assert_int_equal(weir_reset(bucket), WEIR_OK);
+            } else {
+                options.version = 2;
+                options.rate_tokens = 100;
+                options.rate_period_us = i < 2 ? SECOND : options.rate_period_us;
+                assert_int_equal(weir_limit_update(limit, &options, NULL), WEIR_OK);
+            }
+            UNTIL(answered(&answer));
+            assert_int_equal(answer.result.verdict, WEIR_ALLOWED);
+            weir_bucket_unref(bucket);
+        }
+    }
+}
+
+static int setup_real(void **state)
+{
+    (void)state;
+    weir = open_inprocess(NULL);
+    return 0;
+}
+
 int main(void)
 {
 #define IN_PROCESS(test) cmocka_unit_test_setup_teardown(test, setup, close_weir)
@@ -457,6 +506,8 @@ int main(void)
         ON_STORE(a_queue_lets_out_evenly),
         ON_STORE(a_queue_leases_slots),
         ON_STORE(b24_each_kind_mends_a_key_without_expiry),
+        ON_STORE(who_waits_hears_of_it),
+        cmocka_unit_test_setup_teardown(who_waits_hears_of_it, setup_real, close_weir),
     };
     return cmocka_run_group_tests(tests, start_store, stop_store);
 }

@@ -75,9 +75,39 @@ static void test_a_lease_is_slots_in_a_row(void **state)
     assert_int_equal(bed.grant.first_us, 100 * MS);
     assert_int_equal(bed.grant.spread_us, 400 * MS);
     assert_int_equal(queue_at(&bed, 0, SECOND), 500 * MS);
-    assert_int_equal(bed_lease(&bed, 0, 4), 0); /* it would end before its last slot is due */
-    assert_int_equal(bed.grant.first_us, 0);
     assert_int_equal(bed.grant.remaining, 44);
+}
+
+/* A lease of a second, lives for 3/4 of it. */
+static void test_a_lease_ends_with_a_slot_that_is_due_in_its_life(void **state)
+{
+    (void)state;
+    struct bed bed = queue_of(50, 40);
+    assert_int_equal(bed_lease(&bed, 0, 18),
+                     4); /* 18 and 9 would be too many; due at 0 to 300 ms */
+    assert_int_equal(bed.grant.spread_us, 400 * MS);
+    assert_int_equal(queue_at(&bed, 0, SECOND), 400 * MS);
+    assert_int_equal(bed_lease(&bed, 0, 4), 2);
+    assert_int_equal(bed_lease(&bed, 0, 2), 1);
+    assert_int_equal(bed.grant.first_us, 700 * MS);
+    assert_int_equal(bed_lease(&bed, 0, 1), 0);
+    assert_int_equal(bed.grant.first_us, 0);
+    assert_int_equal(bed.grant.spread_us, 0);
+    assert_int_equal(bed.grant.remaining, 50 - 8);
+}
+
+/* One a second: the slot that is due now is a lease, though the next comes after its life. */
+static void test_a_slow_queue_leases_what_is_due(void **state)
+{
+    (void)state;
+    struct bed bed = queue_of(5, 1);
+    struct bed slow = bed_of(1, SECOND, 5, 1);
+    bed.rule.units_per_tick = slow.rule.units_per_tick;
+    bed.rule.units_per_token = slow.rule.units_per_token;
+    bed.rule.tick_us = slow.rule.tick_us;
+    assert_int_equal(bed_lease(&bed, 0, 1), 1);
+    assert_int_equal(bed.grant.first_us, 0);
+    assert_int_equal(bed.grant.spread_us, SECOND);
 }
 
 static void test_a_slot_cannot_be_given_back(void **state)
@@ -126,6 +156,8 @@ int main(void)
         cmocka_unit_test(test_slots_leave_at_the_rate),
         cmocka_unit_test(test_who_cannot_wait_is_refused),
         cmocka_unit_test(test_a_lease_is_slots_in_a_row),
+        cmocka_unit_test(test_a_lease_ends_with_a_slot_that_is_due_in_its_life),
+        cmocka_unit_test(test_a_slow_queue_leases_what_is_due),
         cmocka_unit_test(test_a_slot_cannot_be_given_back),
         cmocka_unit_test(test_a_meter_is_a_token_bucket),
     };

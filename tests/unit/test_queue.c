@@ -8,9 +8,12 @@
 
 #include <cmocka.h>
 
+#include "core/rule.h"
+
 #include "desk.h"
 
 #define SECOND_US INT64_C(1000000)
+#define MINUTE_US (60 * SECOND_US)
 
 static struct desk desk;
 static struct weir__waiter a, b, c;
@@ -313,6 +316,139 @@ static void test_looks(void **state)
     nobody_waits();
 }
 
+/* The store's tokens go to somebody else, `step_us` apart, until there are none; the last time is
+ * now. */
+static void others_take(int64_t tokens, int64_t step_us)
+{
+    struct weir__ask ask = {.least = 1,
+                            .exact = 1,
+                            .wait_us = MINUTE_US,
+                            .heard = WEIR__NO_WINDOW,
+                            .settle = {{.window = WEIR__NO_WINDOW}, {.window = WEIR__NO_WINDOW}}};
+    for (int64_t i = 0; i < tokens; i++) {
+        desk.now_us += step_us;
+        desk.command.rule = desk.limit.rule;
+        desk.command.ask = ask;
+        desk_run(&desk);
+        assert_int_equal(desk.grant.exact, 1);
+    }
+}
+
+static void make_periods(enum weir__algorithm_id algorithm, uint64_t tokens, int64_t period_us)
+{
+    static struct weir__log_entry memory[128];
+    desk.limit.rule.algorithm = algorithm;
+    weir__rule_set_periods(&desk.limit.rule, tokens, (uint64_t)period_us);
+    desk.limit.rule.initial = (int64_t)tokens;
+    desk.store.log = (struct weir__log){.entries = memory, .room = 128};
+}
+
+static void make_queue(void)
+{
+    desk.limit.rule.algorithm = WEIR__LEAKY_BUCKET;
+    desk.limit.rule.variant = WEIR__VARIANT_QUEUE;
+    desk.limit.rule.max_wait_us = MINUTE_US;
+}
+
+/* What was asked for together is there long before the window is empty. */
+static void test_many_wait_for_a_sliding_window(void **state)
+{
+    (void)state;
+    static const enum weir__algorithm_id algorithms[] = {WEIR__SLIDING_LOG, WEIR__SLIDING_COUNTER};
+    static struct weir__waiter crowd[5];
+    for (size_t i = 0; i < 2; i++) {
+        desk_begin(&desk, 100, 100, 0);
+        make_periods(algorithms[i], 100, SECOND_US);
+        others_take(100, 5000);
+        desk_pass(&desk, 400000);
+        for (int k = 0; k < 5; k++) {
+            desk_wait(&desk, &crowd[k], 1, 5 * SECOND_US);
+        }
+        (void)desk_settle(&desk);
+        assert_int_equal(desk.grant.remaining, 0);
+        desk_pass(&desk, desk.grant.retry_after_us);
+        for (int k = 0; k < 5; k++) {
+            assert_true(desk_told(&desk, &crowd[k], WEIR__ALLOWED, WEIR__REASON_WITHIN_LIMIT));
+        }
+    }
+}
+
+/* A lease of later slots came with the refusal, which tells a time nevertheless. */
+static void test_a_queue_that_is_too_long_tells_when(void **state)
+{
+    (void)state;
+    desk_begin(&desk, 100, 100, 50);
+    make_queue();
+    others_take(15, 0);
+    (void)desk_miss(&desk);
+    desk_wait(&desk, &a, 1, 100000);
+    assert_true(desk_sends(&desk));
+    int64_t patience_us = desk.command.ask.wait_us;
+    desk_run(&desk);
+    desk_hear(&desk);
+    assert_true(desk.grant.lease > 0);
+    assert_true(desk_told(&desk, &a, WEIR__DENIED, WEIR__REASON_OVER_LIMIT));
+    assert_int_equal(a.retry_after_us, desk.grant.reset_after_us - patience_us);
+}
+
+/* Two slots by the second's time are too much, and the first's own is not waited for. */
+static void test_each_of_a_queue_is_heard(void **state)
+{
+    (void)state;
+    desk_begin(&desk, 1, 10, 0);
+    make_queue();
+    others_take(1, 0);
+    desk.now_us += 200000;
+    desk_wait(&desk, &a, 1, SECOND_US);
+    desk_wait(&desk, &b, 1, 1700000);
+    assert_true(desk_sends(&desk));
+    assert_int_equal(desk.command.ask.exact, 2);
+    desk_run(&desk);
+    desk_hear(&desk);
+    assert_int_equal(desk.grant.exact, 0);
+    desk_pass(&desk, SECOND_US);
+    assert_true(desk_told(&desk, &a, WEIR__ALLOWED, WEIR__REASON_WITHIN_LIMIT));
+}
+
+/* A window that is used up is asked about; before the answer the bucket starts anew, or the limit
+ * is another. */
+static void begin_with_a_late_refusal(void)
+{
+    desk_begin(&desk, 100, 100, 50);
+    make_periods(WEIR__FIXED_WINDOW, 100, 60 * MINUTE_US);
+    others_take(100, 0);
+    (void)desk_miss(&desk);
+    assert_true(desk_sends(&desk));
+    desk_run(&desk);
+    assert_int_equal(desk.grant.lease, 0);
+}
+
+static void credit_comes(void)
+{
+    desk_hear(&desk);
+    (void)desk_miss(&desk);
+    desk_pass(&desk, SECOND_US / 4);
+    assert_int_equal(desk.bucket.gate & WEIR__GATE_REFUSE, 0);
+    assert_true(desk.bucket.leases.own.granted > 0);
+}
+
+static void test_a_reset_overtakes_an_ask(void **state)
+{
+    (void)state;
+    begin_with_a_late_refusal();
+    weir__engine_reset(&desk.engine, &desk.bucket, desk.now_us);
+    credit_comes();
+}
+
+static void test_another_rule_overtakes_an_ask(void **state)
+{
+    (void)state;
+    begin_with_a_late_refusal();
+    make_periods(WEIR__FIXED_WINDOW, 1000, 60 * MINUTE_US);
+    desk.limit.rule.version++;
+    credit_comes();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +466,11 @@ int main(void)
         cmocka_unit_test(test_together_above_the_capacity_in_force),
         cmocka_unit_test(test_told_by_the_deadline),
         cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_many_wait_for_a_sliding_window),
+        cmocka_unit_test(test_a_queue_that_is_too_long_tells_when),
+        cmocka_unit_test(test_each_of_a_queue_is_heard),
+        cmocka_unit_test(test_a_reset_overtakes_an_ask),
+        cmocka_unit_test(test_another_rule_overtakes_an_ask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
