@@ -108,7 +108,7 @@ static void open_and_refuse(const struct weir_options *options)
             assert_true(error.text[0] != '\0');
             assert_null(weir);
         }
-        assert_int_equal(threads(), tasks);
+        UNTIL(threads() == tasks); /* a thread that was joined is counted for a moment longer */
     } while (code != WEIR_OK);
     assert_true(k > 1);
 }
