@@ -127,7 +127,7 @@ static void threads_refused_by_the_bucket_cost_nothing(void **state)
     weir_bucket_unref(bucket);
 }
 
-#define KEYS 3000
+#define KEYS 1000
 
 static struct weir_limit *growing;
 static int made; /* atomic */
