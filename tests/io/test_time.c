@@ -59,7 +59,7 @@ static void heard(struct peer_client *client, const struct peer_command *command
     } else {
         scene->refused++;
         peer_slow(client, scene->delay_ms, 0);
-        peer_say(client, "-WEIRTIME ERR the user\ncan't run this\r\n");
+        peer_say(client, "-WEIRTIME ERR the user\tcan't run this\r\n");
     }
 }
 
