@@ -310,7 +310,7 @@ static void each_kind_admits_its_limit_and_no_more(void **state)
         assert_int_equal(take_waiting(bucket, 1000), 50);
         assert_int_equal(weir_acquire_wait(bucket, 1, 0, &result), WEIR_DENIED);
         assert_int_equal(result.reason, WEIR_OVER_LIMIT);
-        assert_true(result.retry_after_us > 0 && result.retry_after_us <= 600 * SECOND);
+        assert_in_range(result.retry_after_us, 1, 1200 * SECOND); /* of a counter two periods */
         assert_int_equal(weir_acquire_wait(bucket, 51, 0, &result), WEIR_DENIED);
         assert_int_equal(result.reason, WEIR_COST_ABOVE_CAPACITY);
         weir_bucket_unref(bucket);
