@@ -113,18 +113,33 @@ static void forget(struct weir__leases *leases, int64_t now_us)
     leases->count = kept;
 }
 
-/* The slots that are due become credit. */
+/* How many slots are not due at this time. */
+static int64_t coming_at(const struct weir__lease *lease, int64_t us)
+{
+    if (us < lease->first_us) {
+        return lease->slots;
+    }
+    int64_t due = weir__mul_div(us - lease->first_us, lease->slots, lease->spread_us) + 1;
+    while (due < lease->slots && us >= slot_us(lease, due)) { /* rounding leaves one at most */
+        due++;
+    }
+    return weir__max(lease->slots - due, 0);
+}
+
+/* What a loop may be late by, and still bring all that was due: its looks are a millisecond apart. */
+#define SLOTS_LATE_US 2000
+
+/* The slots that are due become credit; those that a stalled loop has missed do not, but for the
+ * last of them. */
 static void open_slots(struct weir__leases *leases, struct weir__lease *lease, int64_t now_us)
 {
     int64_t before = lease->coming;
-    if (before > 0 && now_us > lease->first_us) {
-        int64_t by_now = weir__mul_div(now_us - lease->first_us, lease->slots, lease->spread_us);
-        lease->coming = weir__clamp(lease->slots - by_now, 0, before);
+    if (before == 0) {
+        return;
     }
-    while (lease->coming > 0 && now_us >= next_slot_us(lease)) { /* rounding leaves two at most */
-        lease->coming--;
-    }
-    int64_t due = before - lease->coming;
+    lease->coming = weir__min(before, coming_at(lease, now_us));
+    int64_t in_time = weir__min(before, coming_at(lease, now_us - SLOTS_LATE_US)) - lease->coming;
+    int64_t due = before > lease->coming ? weir__max(in_time, 1) : 0;
     if (now_us >= lease->expires_us) {
         lease->coming = due = 0;
     }
@@ -240,11 +255,9 @@ bool weir__leases_add_slots(struct weir__leases *leases, const struct weir__gran
     }
     int64_t expires_us = weir__add_sat(sent_us, life_us);
     int64_t slack_us = weir__mul_div(life_us, OVER_NUMERATOR, OVER_DENOMINATOR);
-    int64_t gap_us = grant->spread_us / grant->lease +
-                     1; /* the last slot lasts as long as others */
     leases->at[leases->count++] = (struct weir__lease){
         .window = grant->window,
-        .expires_us = weir__min(expires_us, weir__add_sat(first_us, grant->spread_us + gap_us)),
+        .expires_us = weir__min(expires_us, weir__add_sat(first_us, grant->spread_us)),
         .over_us = weir__add_sat(expires_us, slack_us),
         .slots = grant->lease,
         .coming = grant->lease,
