@@ -38,11 +38,9 @@ static struct weir_bucket *bucket_of(const char *name, const char *text)
     return get(define_with(weir, &options), "key");
 }
 
-static void update(struct weir_bucket *bucket, struct weir_limit *limit, const char *text,
-                   uint64_t version)
+static void update(struct weir_limit *limit, const char *text, uint64_t version)
 {
     struct weir_limit_options options;
-    (void)bucket;
     weir_limit_options_init(&options, sizeof(options));
     assert_int_equal(weir_limit_parse(&options, text, NULL), WEIR_OK);
     options.version = version;
@@ -214,17 +212,17 @@ static void nothing_is_granted_afresh_by_an_update(void **state)
     struct weir_limit *limit = define_with(weir, &options);
     struct weir_bucket *bucket = get(limit, "key");
     assert_int_equal(weir_try_acquire(bucket, 8, NULL), WEIR_ALLOWED);
-    update(bucket, limit, "6/min fixed-window", 2);
+    update(limit, "6/min fixed-window", 2);
     assert_int_equal(remaining(bucket), 0);
-    update(bucket, limit, "20/min fixed-window", 3);
+    update(limit, "20/min fixed-window", 3);
     assert_int_equal(remaining(bucket), 12);
-    update(bucket, limit, "100/min sliding-counter", 4);
+    update(limit, "100/min sliding-counter", 4);
     assert_int_equal(remaining(bucket), 12);
-    update(bucket, limit, "100/min burst=50", 5);
+    update(limit, "100/min burst=50", 5);
     assert_int_equal(remaining(bucket), 12);
-    update(bucket, limit, "100/min sliding-log", 6);
+    update(limit, "100/min sliding-log", 6);
     assert_int_equal(remaining(bucket), 12);
-    update(bucket, limit, "100/min leaky burst=5", 7);
+    update(limit, "100/min leaky burst=5", 7);
     assert_int_equal(remaining(bucket), 5);
     weir_bucket_unref(bucket);
 }
@@ -278,6 +276,13 @@ static const char *const kinds[] = {
 
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
+static struct weir_bucket *bucket_of_kind(size_t i)
+{
+    char name[8];
+    snprintf(name, sizeof(name), "kind%zu", i);
+    return bucket_of(name, kinds[i]);
+}
+
 static unsigned take_waiting(struct weir_bucket *bucket, unsigned most)
 {
     unsigned taken = 0;
@@ -303,9 +308,7 @@ static void each_kind_admits_its_limit_and_no_more(void **state)
     (void)state;
     away_from_an_edge();
     for (size_t i = 0; i < KINDS; i++) {
-        char name[8];
-        snprintf(name, sizeof(name), "kind%zu", i);
-        struct weir_bucket *bucket = bucket_of(name, kinds[i]);
+        struct weir_bucket *bucket = bucket_of_kind(i);
         struct weir_result result;
         assert_int_equal(take_waiting(bucket, 1000), 50);
         assert_int_equal(weir_acquire_wait(bucket, 1, 0, &result), WEIR_DENIED);
@@ -322,9 +325,7 @@ static void each_kind_takes_refunds_and_resets(void **state)
     (void)state;
     away_from_an_edge();
     for (size_t i = 0; i < KINDS; i++) {
-        char name[8];
-        snprintf(name, sizeof(name), "kind%zu", i);
-        struct weir_bucket *bucket = bucket_of(name, kinds[i]);
+        struct weir_bucket *bucket = bucket_of_kind(i);
         assert_int_equal(take_waiting(bucket, 1000), 50);
         assert_int_equal(weir_refund(bucket, 10), WEIR_OK);
         assert_int_equal(take_waiting(bucket, 1000), 10);
@@ -425,14 +426,12 @@ static void b24_each_kind_mends_a_key_without_expiry(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS; i++) {
-        char name[8];
-        snprintf(name, sizeof(name), "kind%zu", i);
-        struct weir_bucket *bucket = bucket_of(name, kinds[i]);
+        struct weir_bucket *bucket = bucket_of_kind(i);
         assert_int_equal(weir_acquire_wait(bucket, 1, 0, NULL), WEIR_ALLOWED);
-        assert_int_equal(store_do(server, "PERSIST weir:%s:key", name), 1);
-        assert_int_equal(store_do(server, "PTTL weir:%s:key", name), -1);
+        assert_int_equal(store_do(server, "PERSIST weir:kind%d:key", (int)i), 1);
+        assert_int_equal(store_do(server, "PTTL weir:kind%d:key", (int)i), -1);
         UNTIL(weir_acquire_wait(bucket, 1, 0, NULL) == WEIR_ALLOWED &&
-              store_do(server, "PTTL weir:%s:key", name) > 0);
+              store_do(server, "PTTL weir:kind%d:key", (int)i) > 0);
         weir_bucket_unref(bucket);
     }
 }
