@@ -8,7 +8,8 @@
  * terms that faults of the store add.
  *
  *     token bucket, meter   C + r*P + E
- *     queue                 r*P + 1 + E: slots evenly spaced, and what is leased of them
+ *     queue                 r*P + 1: slots evenly spaced; and one more where they are leased, since a
+ *                           leased slot may be used until the next is due
  *     fixed window          2 * C: an interval of P meets two windows, and 31 days may meet three
  *                           months.  Leases die with their window, so E adds nothing
  *     sliding log           C + E: granted within P, or leased before and spent in it
@@ -68,7 +69,7 @@ static int64_t worst_case(const struct weir__rule *rule, int64_t rate_tokens)
     case WEIR__FIXED_WINDOW: return rule->variant == WEIR__VARIANT_MONTH ? 3 * c : 2 * c;
     case WEIR__SLIDING_LOG: return c + e;
     case WEIR__SLIDING_COUNTER: return 2 * c - 1;
-    default: return weir__rule_has_slots(rule) ? rate_tokens + 1 + e : c + rate_tokens + e;
+    default: return weir__rule_has_slots(rule) ? rate_tokens + 1 + (e > 0) : c + rate_tokens + e;
     }
 }
 
@@ -196,9 +197,13 @@ static void print_worst_case(const struct facts *f)
                c);
         break;
     default:
-        printf("%s %" PRId64 ", rate %" PRIu64 ", budget %" PRId64 "\n",
-               weir__rule_has_slots(rule) ? "first slot" : "burst",
-               weir__rule_has_slots(rule) ? 1 : c, f->options.rate_tokens, e);
+        if (weir__rule_has_slots(rule)) {
+            printf("rate %" PRIu64 ", first slot 1%s\n", f->options.rate_tokens,
+                   e > 0 ? ", a leased one used late 1" : "");
+        } else {
+            printf("burst %" PRId64 ", rate %" PRIu64 ", budget %" PRId64 "\n", c,
+                   f->options.rate_tokens, e);
+        }
     }
     printf("              (faults of the store add the terms of docs/protocol.md, section 2)\n");
 }

@@ -199,7 +199,7 @@ static void pass(struct plot *plot)
     plot->now_us = weir__max(plot->now_us, to_us);
 }
 
-static void scheme(struct plot *plot, const struct weir__rule *rule, uint64_t seed)
+static void begin(struct plot *plot, const struct weir__rule *rule, uint64_t seed)
 {
     struct admissions admissions = plot->admissions;
     admissions.count = 0;
@@ -209,6 +209,11 @@ static void scheme(struct plot *plot, const struct weir__rule *rule, uint64_t se
     for (unsigned i = 0; i < HOARDERS; i++) {
         plot->rows[i][0] = plot->rows[i][1] = (struct weir__settle){.window = WEIR__NO_WINDOW};
     }
+}
+
+static void scheme(struct plot *plot, const struct weir__rule *rule, uint64_t seed)
+{
+    begin(plot, rule, seed);
     for (int step = 0; step < 12; step++) {
         switch (weir__random(&plot->seed) % 8) {
         case 0:
@@ -227,6 +232,12 @@ static void scheme(struct plot *plot, const struct weir__rule *rule, uint64_t se
     spend_all(plot);
 }
 
+static uint64_t draws(void)
+{
+    const char *text = getenv("WEIR_DRAWS");
+    return text == NULL ? DRAWS : strtoull(text, NULL, 10);
+}
+
 static int64_t measure(const struct admissions *list, const struct weir__rule *rule)
 {
     switch (rule->algorithm) {
@@ -241,13 +252,11 @@ static int64_t measure(const struct admissions *list, const struct weir__rule *r
 static void search(enum weir__algorithm_id algorithm, int64_t period_us, int64_t bound,
                    int64_t sliding_bound)
 {
-    const char *text = getenv("WEIR_DRAWS");
-    uint64_t draws = text == NULL ? DRAWS : strtoull(text, NULL, 10);
     struct weir__rule rule = rule_of(algorithm, period_us);
     struct plot *plot = calloc(1, sizeof(*plot));
     assert_non_null(plot);
     int64_t worst = 0, sliding = 0;
-    for (uint64_t seed = 0; seed < draws; seed++) {
+    for (uint64_t seed = 0; seed < draws(); seed++) {
         scheme(plot, &rule, seed);
         worst = weir__max(worst, measure(&plot->admissions, &rule));
         sliding = weir__max(sliding, admissions_worst(&plot->admissions, period_us));
@@ -296,12 +305,63 @@ static void test_sliding_counter(void **state)
     search(WEIR__SLIDING_COUNTER, S / 10, 1000, 2000);
 }
 
+/* Some hundred slots of a queue, leased or waited for by anyone; a leased one is used when it is due,
+ * or in the last microsecond before the next is. */
+static void crowd_the_queue(struct plot *plot, const struct weir__rule *rule, uint64_t seed)
+{
+    begin(plot, rule, seed);
+    for (int step = 0; step < 60; step++) {
+        struct weir__grant grant;
+        int64_t leased = (int64_t)(weir__random(&plot->seed) % 20);
+        struct weir__ask ask = {
+            .want = leased,
+            .least = 1,
+            .exact = leased == 0,
+            .wait_us = rule->max_wait_us,
+            .heard = -1,
+            .settle = {{.window = WEIR__NO_WINDOW}, {.window = WEIR__NO_WINDOW}}};
+        weir__global_ask(&plot->store, rule, &ask, plot->now_us, &grant);
+        if (grant.exact > 0) {
+            admissions_add(&plot->admissions, plot->now_us + grant.wait_us, 1);
+        }
+        for (int64_t i = 0; i < grant.lease; i++) {
+            bool late = weir__random(&plot->seed) % 2 == 0;
+            int64_t due_us = weir__mul_div(i + late, grant.spread_us, grant.lease) - late;
+            admissions_add(&plot->admissions, plot->now_us + grant.first_us + due_us, 1);
+        }
+        const int64_t steps[] = {0, 0, 1, 500, 5000, 30000};
+        plot->now_us += drawn(plot, steps, sizeof(steps) / sizeof(*steps));
+    }
+}
+
+/* The output of a queue, of all processes together: at most rate * t and two. */
+static void test_leaky_queue(void **state)
+{
+    (void)state;
+    struct weir__rule rule = rule_of(WEIR__LEAKY_BUCKET, S);
+    rule.variant = WEIR__VARIANT_QUEUE;
+    rule.max_wait_us = weir__rule_time_us(&rule, rule.capacity);
+    struct plot *plot = calloc(1, sizeof(*plot));
+    assert_non_null(plot);
+    int64_t worst = 0, waited = 0;
+    for (uint64_t seed = 0; seed < draws(); seed++) {
+        crowd_the_queue(plot, &rule, seed);
+        worst = weir__max(worst, admissions_burst(&plot->admissions, &rule));
+        waited += (int64_t)plot->admissions.count;
+    }
+    printf("# a queue, 1000 a second, E 100: worst %lld of 2 above the rate, of %lld departures\n",
+           (long long)worst, (long long)waited);
+    assert_int_equal(worst, 2);
+    free(plot->admissions.list);
+    free(plot);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_token_bucket),    cmocka_unit_test(test_leaky_meter),
         cmocka_unit_test(test_fixed_window),    cmocka_unit_test(test_sliding_log),
-        cmocka_unit_test(test_sliding_counter),
+        cmocka_unit_test(test_sliding_counter), cmocka_unit_test(test_leaky_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

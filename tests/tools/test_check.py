@@ -66,7 +66,8 @@ def worst_cases():
         "100/s burst=500 budget=0": 500 + 100,
         "100/s burst=500 budget=10%": 500 + 100 + 50,
         "100/s leaky burst=7": 7 + 100 + 1,
-        "100/s leaky queue=50 budget=3": 100 + 1 + 3,
+        "100/s leaky queue=50 budget=3": 100 + 1 + 1,
+        "100/s leaky queue=50 budget=0": 100 + 1,
         "5 per 10s fixed-window": 2 * 5,
         "5/month fixed-window": 3 * 5,
         "100/min sliding-log budget=7": 100 + 7,
@@ -136,7 +137,7 @@ def words_say_the_same():
         ],
         "100/s leaky queue=50": [
             "queue         50",
-            "worst case    103 in any 1 s: first slot 1, rate 100, budget 2",
+            "worst case    102 in any 1 s: rate 100, first slot 1, a leased one used late 1",
         ],
         "100/month fixed-window": [
             "rate          100 each month of UTC",
