@@ -8,8 +8,8 @@
  * terms that faults of the store add.
  *
  *     token bucket, meter   C + r*P + E
- *     queue                 r*P + 1: slots evenly spaced; and one more where they are leased, since a
- *                           leased slot may be used until the next is due
+ *     queue                 r*P + 1: slots evenly spaced; and one more where they are leased, since
+ *                           a leased slot may be used until the next is due
  *     fixed window          2 * C: an interval of P meets two windows, and 31 days may meet three
  *                           months.  Leases die with their window, so E adds nothing
  *     sliding log           C + E: granted within P, or leased before and spent in it

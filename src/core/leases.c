@@ -126,7 +126,8 @@ static int64_t coming_at(const struct weir__lease *lease, int64_t us)
     return weir__max(lease->slots - due, 0);
 }
 
-/* What a loop may be late by, and still bring all that was due: its looks are a millisecond apart. */
+/* What a loop may be late by, and still bring all that was due: its looks are a millisecond
+ * apart. */
 #define SLOTS_LATE_US 2000
 
 /* The slots that are due become credit; those that a stalled loop has missed do not, but for the

@@ -305,8 +305,8 @@ static void test_sliding_counter(void **state)
     search(WEIR__SLIDING_COUNTER, S / 10, 1000, 2000);
 }
 
-/* Some hundred slots of a queue, leased or waited for by anyone; a leased one is used when it is due,
- * or in the last microsecond before the next is. */
+/* Some hundred slots of a queue, leased or waited for by anyone; a leased one is used when it is
+ * due, or in the last microsecond before the next is. */
 static void crowd_the_queue(struct plot *plot, const struct weir__rule *rule, uint64_t seed)
 {
     begin(plot, rule, seed);
