@@ -8,20 +8,23 @@
  *     algorithms kinds          what a key of each costs in Redis: bytes, CPU a call
  *     algorithms logs           what a sliding log costs by its length, and as a sorted set
  *     algorithms memory         what a bucket of each costs in the process
+ *     algorithms evenness       how evenly a queue lets out
  *
- * The last three start a private redis-server.  Exit status: 0, 1 when something failed, 2 for a
+ * The last four start a private redis-server.  Exit status: 0, 1 when something failed, 2 for a
  * wrong word.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "course.h"
+#include "evenness.h"
 #include "price.h"
 #include "redis_server.h"
 
 static int usage(void)
 {
-    fprintf(stderr, "algorithms: course NAME | worst | kinds | logs | memory; NAME is one of");
+    fprintf(stderr,
+            "algorithms: course NAME | worst | kinds | logs | memory | evenness; NAME is one of");
     for (int i = 0; i < KINDS; i++) {
         fprintf(stderr, " %s", kinds[i].name);
     }
@@ -73,5 +76,8 @@ int main(int argc, char **argv)
     if (strcmp(word, "logs") == 0) {
         return priced(price_print_logs);
     }
-    return strcmp(word, "memory") == 0 ? priced(price_print_memory) : usage();
+    if (strcmp(word, "memory") == 0) {
+        return priced(price_print_memory);
+    }
+    return strcmp(word, "evenness") == 0 ? priced(evenness_print) : usage();
 }
